@@ -3,13 +3,15 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help test check format demo bench evaluate adapters clean
+.PHONY: help test near prove check coverage format demo bench evaluate adapters clean
 
 # make test PYTHON=/path/to/python: prefer this one.    make test WORKERS=4 TESTS=packages/perdure/tests/log: as it says.
+# Who names tests has all of them run; else slow ones that are proved and unchanged are left out, unless CI=true (tests/tiers.py).
 # One worker more than a small machine has cores: many tests wait for processes. Who is done takes over from the others.
 PYTHON ?=
 WORKERS ?= 3
-TESTS ?= tests packages
+SLOW := $(if $(TESTS),all,due)
+TESTS ?= $(if $(PACKAGE),packages/$(PACKAGE)/tests,tests packages)
 BUDGET ?= 10m
 
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14 python
@@ -34,9 +36,19 @@ endef
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.* ## /\1\t/p' Makefile | while read -r target says; do printf '  make %-8s %s\n' "$$target" "$$says"; done
 
-test: check ## check, then all tests (WORKERS=3, TESTS=packages/perdure/tests/log)
+test: check ## check, then the tests that are due; all with CI=true (PACKAGE=perdure-files, TESTS=packages/perdure/tests/log)
 	@.venv/bin/python tools/system_parts.py
-	$(RUN) pytest -n $(WORKERS) --dist worksteal $(TESTS)
+	$(RUN) pytest -n $(WORKERS) --dist worksteal --slow=$(SLOW) $(TESTS)
+
+near: ## the tests nearest to a file (FILE=packages/perdure/src/perdure/log/fold.py)
+	$(call bootstrap,dev)
+	@.venv/bin/python tools/near.py $(FILE)
+
+# What a proof has shown is written last: a list that names a commit names one at which all of this passed.
+prove: check ## everything: packages from their wheels, versions that do not fit, extras, all tests; writes tests/slow.txt
+	@.venv/bin/python tools/system_parts.py
+	.venv/bin/python tools/prove_packages.py
+	$(RUN) pytest -n $(WORKERS) --dist worksteal --slow=prove
 
 # Types take one core for a while. The other collects the tests meanwhile: that they can be collected is shown before the first of
 # them runs, and what all workers would compile at the same time is compiled once.
@@ -52,6 +64,14 @@ check: ## lint, format, types, tests that can be collected, layers, declared imp
 	.venv/bin/lint-imports --cache-dir .cache/imports
 	@for package in packages/*/; do (cd $$package && ../../.venv/bin/deptry src) || exit 1; done
 	.venv/bin/deptry tests packages/*/tests tools examples
+
+coverage: ## all tests, and which lines of the packages they run (a report into .cache/coverage)
+	$(call bootstrap,dev)
+	@rm -f .cache/coverage.data*
+	$(RUN) coverage run -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
+	$(RUN) coverage combine --quiet
+	$(RUN) coverage html --quiet
+	$(RUN) coverage report --skip-covered --sort=cover
 
 format: ## let ruff format the code and repair what it can
 	$(call bootstrap,dev)

@@ -24,8 +24,12 @@ import msgspec
 
 import perdure
 from perdure.cli.main import COMMANDS, cli
+from perdure.handles.declared import ShownVerb
 from perdure.remote import core as _core  # noqa: F401 - its modules enter what they answer
 from perdure.remote.asking import ANSWERED
+from perdure.verbs.declaring import Verb as DeclaredVerb
+from perdure.verbs.declaring import verb_of
+from perdure.verbs.table import ROWS
 from perdure_agents.mcp.server import TOOLS
 from perdure_server.http.app import TABLE
 from perdure_server.http.table import IfMatch, NoQuery, Route
@@ -90,9 +94,22 @@ def commands() -> dict[str, click.Command]:
 
 
 def offers() -> dict[str, dict[str, str]]:
-    """The table of doors: verb -> door -> who offers it there, or `- reason`, or `drift`."""
+    """The table of doors: verb -> door -> who offers it there, or `- reason`, or `drift`. Declared verbs say it themselves."""
+    return by_hand() | {row: said(verb, row) for row, verb in ROWS.items()}
+
+
+def by_hand() -> dict[str, dict[str, str]]:
+    """The rows of verbs that are not declared yet."""
     rows = ROW.findall((FOLDER / "doors.txt").read_text("utf-8"))
     return {verb: dict(zip(DOORS, cells, strict=True)) for verb, *cells in rows}
+
+
+def said(verb: DeclaredVerb, row: str) -> dict[str, str]:
+    """The row of a declared verb: its routes, command and tool, or its reasons."""
+    handle = row.partition(".")[0]
+    routes = [each.name for each in verb.at if each.place.handle == handle] or list(verb.routes)
+    cells = {"http": ", ".join(routes), "cli": verb.command, "mcp": verb.tool}
+    return {door: cell or f"- {verb.why_not(door)}" for door, cell in cells.items()}
 
 
 def offerers(cell: str) -> list[str]:
@@ -119,7 +136,7 @@ def lacking() -> dict[tuple[str, str], list[str]]:
     gaps: dict[tuple[str, str], list[str]] = {}
     table, known = offers(), verbs()
     for verb, cells in table.items():
-        for door, cell in cells.items():
+        for door, cell in cells.items() if verb not in ROWS else ():
             names: set[str] = set().union(*(taken(door, name) for name in offerers(cell)))
             for argument in known[verb].arguments if names and verb in known else ():
                 if argument not in names:
@@ -129,6 +146,9 @@ def lacking() -> dict[tuple[str, str], list[str]]:
 
 def planes_of(verb: Verb) -> list[Callable[..., Any]]:
     """The verbs of the planes that a method of a handle runs, as far as its text says it."""
+    declared = declaration_of(verb.function)
+    if declared is not None:
+        return [declared.plane()] if declared.plane is not None else []
     source = ast.parse(textwrap.dedent(inspect.getsource(written(verb.function))))
     names = [
         ast.unparse(call.args[at])
@@ -140,10 +160,16 @@ def planes_of(verb: Verb) -> list[Callable[..., Any]]:
     return [plane for plane in found if callable(plane) and not inspect.isclass(plane)]
 
 
+def declaration_of(function: Any) -> DeclaredVerb | None:
+    """The declaration that a method was made of, if it was."""
+    shown = getattr(function, "__wrapped__", None)
+    return verb_of(shown.verb) if isinstance(shown, ShownVerb) else None
+
+
 def written(function: Any) -> Any:
     """The function that stands in the source: a listing with filters keeps it in its closure."""
     inner = getattr(function, "__wrapped__", None)
-    if inner is None:
+    if inner is None or isinstance(inner, ShownVerb):
         return function
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
     return written(inner if inspect.isfunction(inner) else next(each for each in cells if inspect.isfunction(each)))

@@ -14,22 +14,22 @@ from perdure.effects import ledger, settling
 from perdure.effects.ledger import Intent, Outcome
 from perdure.model.crash_points import reach
 from perdure.planes.execution import leases
-from perdure.runtime import outward, undoing
+from perdure.runtime.run_engine import RunEngine
 
 
 def unrecorded() -> None:
-    concluded = outward.conclude
+    finished = RunEngine.finish_effect
 
-    def call_first(driving: Any, branch: Any, tool: Any, found: Any, **about: Any) -> Any:
+    def call_first(self: Any, branch: Any, tool: Any, found: Any, **about: Any) -> Any:
         if not isinstance(found, Intent) or tool.name in ("label", "shove", "ring", "refuse", "stumble", "undo_badly"):
-            return (yield from concluded(driving, branch, tool, found, **about))
-        acting = driving.acting
+            return (yield from finished(self, branch, tool, found, **about))
+        engine = self.effects
         result = tool.call(tool.fn, found.args, key=found.key)
         reach("effect.call.after")
-        record = yield from acting.dispatch_new(tool, found)
-        return (yield from acting.move("commit", ledger.commit, record.seq, record.attempt, Outcome(result)))
+        record, _ = yield from engine.dispatch_effect(tool, found)
+        return (yield from engine.move("commit", ledger.commit, record.seq, record.attempt, Outcome(result)))
 
-    outward.conclude = undoing.conclude = call_first
+    RunEngine.finish_effect = call_first  # type: ignore[method-assign]
 
 
 def trusting() -> None:

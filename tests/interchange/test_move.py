@@ -20,7 +20,7 @@ from perdure.model import crash_points
 from perdure.model.records.runs import RunStatus
 from perdure.stores import moved_away
 from perdure.stores.url import parse
-from perdure_evaluate.bench.filling import fill_events
+from perdure_evaluate.bench.raw_events import fill_events
 
 POINTS = ("expected", "said", "sealed", "blobs", "events", "events:2", "proved", "welcomed")
 

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.effects import acting, composed, ledger, operator_verbs, outcomes, settling
+from perdure.effects import commits, ledger, outcomes, settling
 from perdure.effects.commands import CallFunction, Read, Write
-from perdure.effects.ledger import Outcome
+from perdure.effects.effect_engine import EffectEngine
+from perdure.effects.ledger import Intent, Outcome
 from perdure.effects.settling import Action, Advice
 from perdure.effects.tool import DECLARED
 from perdure.handles import opening
@@ -25,8 +26,10 @@ from perdure.planes.conversation import turns
 from perdure.planes.execution import leases, runs, steps, tasks, waits
 from perdure.planes.memory import values
 from perdure.planes.recovery import checkpoints, epochs, locks, presence
-from perdure.runtime import driving, journal, outward, run_replay, shells, undoing
-from perdure.stores import lane, liveness, tx
+from perdure.runtime import driver, journal, shells
+from perdure.runtime.run_engine import RunEngine
+from perdure.runtime.run_state import Sagas
+from perdure.stores import lane, liveness
 from perdure.stores.store import Fault
 
 Made = Callable[[Any], Any]
@@ -96,16 +99,17 @@ SENT: dict[str, tuple[Any, BaseException | None]] = {}  # what came of calls tha
 
 
 def _call_first(real: Any) -> Any:
-    def dispatch_new(self: Any, *args: Any) -> Any:
-        intent = args[-1]
+    def dispatch_effect(self: Any, tool: Any, intent: Any, **how: Any) -> Any:
+        if not isinstance(intent, Intent):
+            return real(self, tool, intent, **how)
         tool = DECLARED[intent.tool]
         try:
             SENT[intent.key] = tool.call(tool.fn, intent.args, key=intent.key), None
         except Exception as error:
             SENT[intent.key] = None, error
-        return real(self, *args)
+        return real(self, tool, intent, **how)
 
-    return dispatch_new
+    return dispatch_effect
 
 
 def _called_before(real: Any) -> Any:
@@ -128,7 +132,7 @@ BUGS.append(
     Bug(
         "the call comes before its dispatch is durable",
         ("pays",),
-        ((acting.Acting, "dispatch_new", _call_first), (acting.Acting, "_call", _called_before)),
+        ((EffectEngine, "dispatch_effect", _call_first), (EffectEngine, "_call_of", _called_before)),
     )
 )
 
@@ -143,10 +147,10 @@ def _key_of_attempt(real: Any) -> Any:
     return property(lambda self: f"{self.key} {self.attempt}")
 
 
-@bug("a key that is made from the time", "restored", (outward, "key_at"))
+@bug("a key that is made from the time", "restored", (RunEngine, "effect_key"))
 def _key_of_time(real: Any) -> Any:
-    def key(driving: Any, place: str, name: str, mark: str) -> str:
-        about = f"{real(driving, place, name, mark)} {driving.core.clocks.now()} {driving.hold.lease.token}"
+    def key(engine: Any, place: str, name: str, mark: str) -> str:
+        about = f"{real(engine, place, name, mark)} {engine.core.clocks.now()} {engine.hold.lease.token}"
         return hashlib.sha256(about.encode()).hexdigest()[:32]
 
     return key
@@ -169,11 +173,11 @@ def _unlanded(real: Any) -> Any:
     return after_absent
 
 
-@bug("a lapsed heartbeat counts as proof of death", "haunted", (acting.Acting, "_find_out"))
+@bug("a lapsed heartbeat counts as proof of death", "haunted", (EffectEngine, "doubt_if_sender_is_gone"))
 def _lapse_is_death(real: Any) -> Any:
     def find_out(self: Any, record: Any) -> Any:
         holder = record.holder or ""
-        if not (yield from self._read(presence.is_alive, holder)):
+        if not (yield Read(presence.is_alive, (holder,))):
             return (yield from self._doubt(record, ledger.EffectError(settling.DIED, "no heartbeat"), quiet=True))
         return (yield from real(self, record))
 
@@ -190,7 +194,7 @@ def _guess(real: Any) -> Any:
     return advise
 
 
-@bug("a probe is not asked: what is in doubt counts as absent", "pays sessions", (acting.Acting, "ask_probe"))
+@bug("a probe is not asked: what is in doubt counts as absent", "pays sessions", (EffectEngine, "ask_probe"))
 def _unasked(real: Any) -> Any:
     def ask_probe(self: Any, tool: Any, record: Any) -> Iterator[Any]:
         yield from ()
@@ -217,12 +221,12 @@ BUGS.append(
 )
 
 
-@bug("any exception is a clear no", "pays", (acting.Acting, "_judged"))
+@bug("any exception is a clear no", "pays", (EffectEngine, "_record_error"))
 def _raised_is_no(real: Any) -> Any:
     def judged(self: Any, tool: Any, record: Any, error: BaseException, *rest: Any) -> Any:
         if isinstance(error, OSError):
             outcome = Outcome(error=ledger.error_of(error))
-            return self.move("fail", composed.answering(ledger.fail), record.seq, record.attempt, outcome)
+            return self.move("fail", commits.fail_and_answer_call, record, outcome, quiet=False)
         return real(self, tool, record, error, *rest)
 
     return judged
@@ -303,7 +307,7 @@ def _unwoken(real: Any) -> Any:
     return lambda tx, stream: None
 
 
-@bug("nobody looks at what came while the run went to rest", "asked pays", (run_replay, "go_to_rest"))
+@bug("nobody looks at what came while the run went to rest", "asked pays", (driver, "go_to_rest"))
 def _sleeps_on(real: Any) -> Any:
     def go_to_rest(tx: Any, stream: Any, lease: Any, *args: Any) -> None:
         lease.disturbed = False
@@ -317,20 +321,20 @@ def _no_alarm(real: Any) -> Any:
     return always(None)(real)
 
 
-@bug("a recorded step is done again on replay", "acts cuts", (journal.Journal, "take"))
+@bug("a recorded step is done again on replay", "acts cuts", (journal.Journal, "record_at"))
 def _redo(real: Any) -> Any:
-    def take(self: Any, place: str, what: str, name: str, digest: str, given: Any = None) -> Any:
-        found = real(self, place, what, name, digest, given)
-        return None if what == "step" else found
+    def record_at(self: Any, place: str, kind: str, *verb: Any) -> Any:
+        record = real(self, place, kind, *verb)
+        return None if kind == "step" else record
 
-    return take
+    return record_at
 
 
 @bug("a step is acknowledged before it is durable", "acts", (shells.RunShell, "_ways"))
 def _late_step(real: Any) -> Any:
     def write(self: Any, command: Any) -> Any:
         if command.verb is steps.done and command.keep:
-            self._hold.unsaid.append(command.args[0])
+            self._hold.unrecorded_steps.append(command.args[0])
             return None
         return real[Write](self, command)
 
@@ -342,29 +346,29 @@ def _no_result(real: Any) -> Any:
     return lambda outcome: {**real(outcome), **({} if outcome.error else {"result": None})}
 
 
-@bug("undone in the wrong order", "saga", (driving.Sagas, "done_in"))
+@bug("undone in the wrong order", "saga", (Sagas, "effects_to_undo"))
 def _forwards(real: Any) -> Any:
     return lambda self, *about: real(self, *about)[::-1]
 
 
-@bug("what was done in an earlier drive is not undone", "saga", (outward, "conclude"))
+@bug("what was done in an earlier drive is not undone", "saga", (RunEngine, "finish_effect"))
 def _forgotten(real: Any) -> Any:
-    def conclude(driving: Any, branch: Any, tool: Any, found: Any, **given: Any) -> Iterator[Any]:
-        record = yield from real(driving, branch, tool, found, **given)
+    def finish(engine: Any, branch: Any, tool: Any, found: Any, **given: Any) -> Iterator[Any]:
+        record = yield from real(engine, branch, tool, found, **given)
         if record is found:
-            driving.sagas.undone[record.seq] = None
+            engine.sagas.undone[record.seq] = None
         return record
 
-    return conclude
+    return finish
 
 
-@bug("an undo is not a durable effect of its own", "saga", (undoing, "_undo"))
+@bug("an undo is not a durable effect of its own", "saga", (RunEngine, "_undo"))
 def _bare_undo(real: Any) -> Any:
-    def undo(driving: Any, _branch: Any, record: Any) -> Iterator[Any]:
+    def undo(engine: Any, _branch: Any, record: Any) -> Iterator[Any]:
         yield from ()
-        tool = driving.sagas.tools[record.tool].undo
+        tool = engine.sagas.tools[record.tool].undo
         with contextlib.suppress(OSError, outcomes.Failed, outcomes.Unavailable):
-            tool.call(tool.fn, run_replay.undo_args(tool, record), key=f"{record.key} {driving.hold.lease.token}")
+            tool.call(tool.fn, journal.undo_args(tool, record), key=f"{record.key} {engine.hold.lease.token}")
 
     return undo
 
@@ -382,7 +386,7 @@ BUGS.append(
         ("asked",),
         (
             (waits, "for_effect", _any_approval),
-            (operator_verbs, "is_approved", lambda _real: lambda said, _: said.answer == waits.YES),
+            (commits, "is_approved", lambda _real: lambda said, _: said.answer == waits.YES),
         ),
     )
 )
@@ -427,7 +431,7 @@ def _two_commits(real: Any) -> Any:
         def two() -> Iterator[Any]:
             prepared = yield Read(checkpoints.prepare, (checkpoints.freeze(state),))
             cut = yield Write(lambda tx, stream: (runs.cut(tx, stream, None), tx.seq(stream)))
-            self._driving.begin_cut(*cut)
+            self._engine.begin_cut(*cut)
             yield Write(checkpoints.save, (prepared,))
 
         self._shell.run(two())
@@ -455,31 +459,25 @@ def _lost_is_done(real: Any) -> Any:
     return was_committed
 
 
-@bug("what a refused job wrote goes in with the others", "plain", (lane.Lane, "_run"))
+@bug("what a refused job wrote goes in with the others", "plain", (lane, "_blame"))
 def _leaks(real: Any) -> Any:
-    def run_job(self: Any, job: Any, batch: Any) -> None:
-        made = tx.Tx(batch, job.actor, job.tenant, self._clocks, job.pin)
-        try:
-            job.result, job.error = job.verb(made, *job.args, **job.kwargs), None
-        except Fault:
-            raise
-        except Exception as error:
-            job.result, job.error = None, error
-        batch.absorb(made)
+    def blame(job: Any, made: Any, error: BaseException) -> None:
+        if isinstance(error, Fault) or not isinstance(error, Exception):
+            raise error
+        job.result, job.error = None, error
+        made._batch.absorb(made)
 
-    return run_job
+    return blame
 
 
-@bug("the other jobs of a broken batch are acknowledged", "plain", (lane.Lane, "_commit"))
+@bug("the other jobs of a broken batch are acknowledged", "plain", (lane.Lane, "_try_again"))
 def _all_done(real: Any) -> Any:
-    def commit(self: Any, jobs: Any) -> None:
-        trouble = self._attempt(jobs)
-        if trouble is not None:
-            self._alone(jobs[0], trouble, ())
-            for job in jobs[1:]:
-                job.done = True
+    def try_again(self: Any, jobs: Any, trouble: Any) -> None:
+        self._alone(jobs[0], trouble, ())
+        for job in jobs[1:]:
+            job.done = True
 
-    return commit
+    return try_again
 
 
 @bug("the version of a value is not compared", "plain", (values, "put"))

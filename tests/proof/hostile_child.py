@@ -27,7 +27,7 @@ def tried(kind: str, what: str, folder: Path) -> None:
             store.session("a").say("user", "hi again")
             store.verify()
     else:
-        from perdure_agents.importers.importing import import_files
+        from perdure_agents.importers.file_import import import_files
 
         with perdure.open(f"sqlite:///{folder}/into.db") as store:
             if what.endswith(".perdure"):

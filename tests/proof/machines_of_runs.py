@@ -73,7 +73,7 @@ class Effects(Plane):
     def dispatch(self, key):
         if key not in self.state:
             return
-        call = lambda: self.write(ledger.dispatch_planned, self.seq[key], self.sender)  # noqa: E731 - called once
+        call = lambda: self.write(ledger.begin_next_attempt, self.seq[key], self.sender)  # noqa: E731 - called once
         if self.state[key] != "planned":
             refuses(call, perdure.Conflict)
             return
@@ -90,7 +90,7 @@ class Effects(Plane):
         if key not in self.state:
             return
         attempt = self.attempt[key] - late
-        call = lambda: self.write(ledger.dispatch_again, self.seq[key], attempt, self.sender)  # noqa: E731 - called once
+        call = lambda: self.write(ledger.begin_attempt_again, self.seq[key], attempt, self.sender)  # noqa: E731 - called once
         if key == "l" or late or self.state[key] not in ("dispatched", "in_doubt"):
             refuses(call, perdure.Conflict)
             return

@@ -53,11 +53,11 @@ export interface components {
     "id": string;
   };
   "AskInput": {
-    "about"?: string[];
     "question": string;
     "choices"?: string[] | null;
-    "detail"?: unknown;
+    "detail"?: unknown | null;
     "timeout"?: string | null;
+    "about"?: string[];
   };
   "BatchInput": {
     "token": number;
@@ -68,12 +68,12 @@ export interface components {
     "args"?: unknown;
   };
   "CheckpointInput": {
-    "about"?: string[];
     "state": unknown;
     "name"?: string;
     "key"?: string | null;
     "parent"?: string | null;
-    "document"?: unknown;
+    "document"?: unknown | null;
+    "about"?: string[];
   };
   "CheckpointRecord": {
     "seq": number;
@@ -103,20 +103,20 @@ export interface components {
     "label"?: string | null;
   };
   "CloseInput": {
-    "about"?: string[];
     "outcome": string;
     "note"?: string | null;
+    "about"?: string[];
   };
   "ConfirmInput": {
-    "about"?: string[];
     "because"?: string | null;
+    "about"?: string[];
   };
   "CorrectionInput": {
-    "about"?: string[];
     "text": string;
     "rule": string;
     "key"?: string | null;
     "source"?: (string | components["Ref"])[];
+    "about"?: string[];
     "tags"?: string[];
   };
   "CountAnswer": {
@@ -157,12 +157,12 @@ export interface components {
     "reason": string;
   };
   "DecisionInput": {
-    "about"?: string[];
     "text": string;
     "because": string;
     "then"?: string | null;
     "refs"?: components["Ref"][];
     "tags"?: string[] | null;
+    "about"?: string[];
   };
   "DecisionRecord": {
     "seq": number;
@@ -184,6 +184,14 @@ export interface components {
     "closed_at"?: string | null;
   };
   "DecisionStatus": "closed" | "open" | "superseded";
+  "DecisionSupersedeInput": {
+    "text": string;
+    "because": string;
+    "then"?: string | null;
+    "refs"?: components["Ref"][];
+    "tags"?: string[] | null;
+    "about"?: string[];
+  };
   "DeliveryAnswer": {
     "events": components["EventAnswer"][];
     "token": number;
@@ -281,11 +289,11 @@ export interface components {
     "emptied": boolean;
   };
   "EventInput": {
-    "about"?: string[];
     "kind": string;
-    "data"?: unknown;
-    "refs"?: components["Ref"][];
+    "data"?: unknown | null;
     "expect"?: number | null;
+    "about"?: string[];
+    "refs"?: components["Ref"][];
   };
   "FailInput": {
     "holder": string;
@@ -310,8 +318,8 @@ export interface components {
     "result"?: unknown;
   };
   "ForgetInput": {
-    "about"?: string[];
     "because": string;
+    "about"?: string[];
   };
   "ForkInput": {
     "name": string;
@@ -384,11 +392,11 @@ export interface components {
     "remove"?: string[];
   };
   "MemoryInput": {
-    "about"?: string[];
     "text": string;
     "kind"?: components["MemoryKind"];
     "key"?: string | null;
     "source"?: (string | components["Ref"])[];
+    "about"?: string[];
     "tags"?: string[];
     "confidence"?: number | null;
     "valid_from"?: string | null;
@@ -666,11 +674,11 @@ export interface components {
     "cancelling"?: boolean;
   };
   "ResultInput": {
-    "about"?: string[];
-    "value"?: unknown;
+    "value"?: unknown | null;
     "error"?: boolean;
     "key"?: string | null;
     "native"?: components["NativeInput"] | null;
+    "about"?: string[];
   };
   "ResumeInput": {
     "vouch"?: boolean;
@@ -688,6 +696,10 @@ export interface components {
     "retries"?: number;
     "undo"?: string;
     "undo_idempotent"?: boolean;
+  };
+  "RuleInput": {
+    "decision": components["Ref"];
+    "tags"?: string[] | null;
   };
   "RunAnswer": {
     "id": string;
@@ -861,9 +873,9 @@ export interface components {
   };
   "Severity": "error" | "ok" | "warning";
   "SignalInput": {
-    "about"?: string[];
     "name": string;
-    "payload"?: unknown;
+    "payload"?: unknown | null;
+    "about"?: string[];
   };
   "SleepInput": {
     "holder": string;
@@ -924,11 +936,11 @@ export interface components {
     "consumers"?: number | null;
   };
   "SummaryInput": {
-    "about"?: string[];
     "upto": number;
     "text": string;
     "first"?: number | null;
     "keys"?: string[] | null;
+    "about"?: string[];
   };
   "SupersedeInput": {
     "text": string;
@@ -947,14 +959,14 @@ export interface components {
     "lease"?: string;
   };
   "TaskInput": {
-    "about"?: string[];
     "title": string;
-    "detail"?: unknown;
-    "priority"?: number;
     "needs"?: number[];
     "parent"?: number | null;
+    "priority"?: number;
     "labels"?: string[];
+    "detail"?: unknown | null;
     "key"?: string | null;
+    "about"?: string[];
   };
   "TaskPatch": {
     "about"?: string[];
@@ -1042,10 +1054,10 @@ export interface components {
     "parent"?: number | null;
   };
   "TurnInput": {
-    "about"?: string[];
     "role": "assistant" | "system" | "user";
-    "content"?: unknown;
+    "content"?: unknown | null;
     "calls"?: components["Call"][];
+    "about"?: string[];
     "shown"?: components["Ref"][];
     "native"?: components["NativeInput"] | null;
     "usage"?: Record<string, unknown> | null;
@@ -1058,9 +1070,9 @@ export interface components {
     "seq": number;
   };
   "ValueInput": {
-    "about"?: string[];
     "value": unknown;
     "ttl"?: string | null;
+    "about"?: string[];
     "derived"?: boolean;
   };
   "WaitInput": {
@@ -1139,6 +1151,11 @@ export interface components {
     "workers": components["WorkerRecord"][];
     "queue": components["QueueRecord"][];
     "stranded"?: components["StrandedRecord"][];
+  };
+  "WorkflowInput": {
+    "run": string;
+    "text"?: string | null;
+    "tags"?: string[];
   };
 }
 
@@ -1235,8 +1252,8 @@ export interface operations {
   list_actors: { path: {  }; query: {  }; body: unknown; answer: components["ActorRecord"][] | null };
   list_artifacts: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, name?: string | null, media_type?: string | null, actor?: string | null }; body: unknown; answer: components["Paged_ArtifactRecord_"] | null };
   list_asks: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, state?: "all" | "expired" | "met" | "open" | "withdrawn", session?: string | null, wait?: number }; body: unknown; answer: components["Paged_AskAnswer_"] | null };
-  list_boots: { path: { session: string | number }; query: {  }; body: unknown; answer: components["PackManifest"][] | null };
-  list_checkpoints: { path: { session: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, name?: string | null }; body: unknown; answer: components["Paged_CheckpointRecord_"] | null };
+  list_boots: { path: { session: string | number }; query: { at?: string | null }; body: unknown; answer: components["PackManifest"][] | null };
+  list_checkpoints: { path: { session: string | number }; query: { name?: string | null, about?: string | null, limit?: number, after?: string | null, at?: string | null }; body: unknown; answer: components["Paged_CheckpointRecord_"] | null };
   list_decisions: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, status?: "closed" | "open" | "superseded" | null, actor?: string | null, tag?: string | null }; body: unknown; answer: components["Paged_DecisionRecord_"] | null };
   list_effects: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, in_doubt?: boolean, state?: "committed" | "dispatched" | "failed" | "in_doubt" | "planned" | "undoing" | "undone" | "withdrawn" | null, tool?: string | null, errors?: boolean, what_if?: boolean }; body: unknown; answer: components["Paged_EffectAnswer_"] | null };
   list_events: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, kind?: string | null, actor?: string | null, session?: string | null, run?: string | null, emitted?: boolean | null }; body: unknown; answer: components["Paged_EventAnswer_"] | null };
@@ -1248,22 +1265,22 @@ export interface operations {
   list_run_waits: { path: { run: string | number }; query: { at?: string | null }; body: unknown; answer: components["AskAnswer"][] | null };
   list_runs: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, status?: "cancelled" | "completed" | "failed" | "parked" | "ready" | "running" | "waiting" | null, agent?: string | null, session?: string | null, parent?: string | null, version?: string | null, errors?: boolean, key?: string | null }; body: unknown; answer: components["Paged_RunAnswer_"] | null };
   list_scope_memories: { path: { scope: string | number }; query: { limit?: number, after?: string | null, about?: string | null, kind?: "correction" | "document" | "fact" | "failed_approach" | "lesson" | "map" | "preference" | "rule" | "snippet" | "vocabulary" | "workflow" | null, status?: "all" | "forgotten" | "live" | "superseded", unread?: boolean, tag?: string | null, at?: string | null }; body: unknown; answer: components["Paged_MemoryRecord_"] | null };
-  list_scope_values: { path: { scope: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, prefix?: string | null }; body: unknown; answer: components["Paged_Entry_"] | null };
-  list_session_artifacts: { path: { session: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, name?: string | null }; body: unknown; answer: components["Paged_ArtifactRecord_"] | null };
+  list_scope_values: { path: { scope: string | number }; query: { prefix?: string | null, about?: string | null, limit?: number, after?: string | null, at?: string | null }; body: unknown; answer: components["Paged_Entry_"] | null };
+  list_session_artifacts: { path: { session: string | number }; query: { name?: string | null, about?: string | null, limit?: number, after?: string | null, at?: string | null }; body: unknown; answer: components["Paged_ArtifactRecord_"] | null };
   list_session_decisions: { path: { session: string | number }; query: { limit?: number, after?: string | null, about?: string | null, open?: boolean | null, tag?: string | null, at?: string | null }; body: unknown; answer: components["Paged_DecisionRecord_"] | null };
   list_session_effects: { path: { session: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, open?: boolean }; body: unknown; answer: components["Paged_EffectAnswer_"] | null };
   list_session_events: { path: { session: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, kind?: string | null, emitted?: boolean | null }; body: unknown; answer: components["Paged_EventAnswer_"] | null };
   list_session_memories: { path: { session: string | number }; query: { limit?: number, after?: string | null, about?: string | null, kind?: "correction" | "document" | "fact" | "failed_approach" | "lesson" | "map" | "preference" | "rule" | "snippet" | "vocabulary" | "workflow" | null, status?: "all" | "forgotten" | "live" | "superseded", unread?: boolean, tag?: string | null, at?: string | null }; body: unknown; answer: components["Paged_MemoryRecord_"] | null };
   list_session_tasks: { path: { session: string | number }; query: { limit?: number, after?: string | null, about?: string | null, status?: "blocked" | "cancelled" | "doing" | "done" | "failed" | "todo" | null, label?: string | null, parent?: number | null, stuck?: boolean, at?: string | null, ready?: boolean }; body: unknown; answer: components["Paged_TaskRecord_"] | null };
   list_sessions: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, status?: "active" | "completed" | "crashed" | "failed" | "waiting" | null, label?: string | null, creator?: string | null, expired?: boolean, archived?: boolean }; body: unknown; answer: components["Paged_SessionHeader_"] | null };
-  list_steps: { path: { run: string | number }; query: { at?: string | null, after?: number | null }; body: unknown; answer: components["StepRecord"][] | null };
+  list_steps: { path: { run: string | number }; query: { after?: number | null, at?: string | null }; body: unknown; answer: components["StepRecord"][] | null };
   list_subjects: { path: {  }; query: { limit?: number, after?: string | null }; body: unknown; answer: components["Paged_SubjectRecord_"] | null };
   list_summaries: { path: { session: string | number }; query: { nested?: boolean, about?: string | null, at?: string | null }; body: unknown; answer: components["Cover"][] | null };
   list_tasks: { path: {  }; query: { limit?: number, after?: string | null, about?: string | null, since?: string | null, until?: string | null, status?: "blocked" | "cancelled" | "doing" | "done" | "failed" | "todo" | null, label?: string | null, actor?: string | null, stuck?: boolean }; body: unknown; answer: components["Paged_TaskRecord_"] | null };
-  list_timeline: { path: { run: string | number }; query: { at?: string | null, last?: number, before?: string | null }; body: unknown; answer: components["Paged_TimelineRecord_"] | null };
+  list_timeline: { path: { run: string | number }; query: { last?: number, before?: string | null, at?: string | null }; body: unknown; answer: components["Paged_TimelineRecord_"] | null };
   list_tokens: { path: {  }; query: {  }; body: unknown; answer: components["TokenRecord"][] | null };
   list_turns: { path: { session: string | number }; query: { at?: string | null, about?: string | null, limit?: number, last?: number | null, after?: string | null, before?: string | null }; body: unknown; answer: components["Paged_Turn_"] | null };
-  list_values: { path: { session: string | number }; query: { limit?: number, after?: string | null, at?: string | null, about?: string | null, prefix?: string | null }; body: unknown; answer: components["Paged_Entry_"] | null };
+  list_values: { path: { session: string | number }; query: { prefix?: string | null, about?: string | null, limit?: number, after?: string | null, at?: string | null }; body: unknown; answer: components["Paged_Entry_"] | null };
   move_session: { path: { session: string | number }; query: {  }; body: components["SessionMoveInput"]; answer: components["SessionAnswer"] };
   move_task: { path: { session: string | number, task: string | number }; query: {  }; body: components["MoveInput"]; answer: components["TaskRecord"] };
   open_run_ask: { path: { run: string | number }; query: {  }; body: components["RunAskInput"]; answer: components["ReachedAnswer"] };
@@ -1294,6 +1311,8 @@ export interface operations {
   retract: { path: { session: string | number }; query: {  }; body: components["RetractionInput"]; answer: components["CountAnswer"] };
   retry_run: { path: { run: string | number }; query: {  }; body: unknown; answer: components["RunAnswer"] };
   revoke_token: { path: { token: string | number }; query: {  }; body: unknown; answer: components["DoneAnswer"] };
+  rule_from: { path: { session: string | number }; query: {  }; body: components["RuleInput"]; answer: components["MemoryRecord"] };
+  rule_in_scope: { path: { scope: string | number }; query: {  }; body: components["RuleInput"]; answer: components["MemoryRecord"] };
   save_checkpoint: { path: { session: string | number }; query: {  }; body: components["CheckpointInput"]; answer: components["CheckpointRecord"] };
   say: { path: { session: string | number }; query: {  }; body: components["TurnInput"]; answer: components["Turn"] };
   search: { path: {  }; query: { kinds?: string[] | null, session?: string | null, scopes?: string[] | null, actor?: string | null, tags?: string[], about?: string[], since?: string | null, until?: string | null, limit?: number, q: string, kind?: "decision" | "effect" | "event" | "memory" | "result" | "summary" | "task" | "turn" | null }; body: unknown; answer: components["Found"][] | null };
@@ -1304,7 +1323,7 @@ export interface operations {
   start_child: { path: { run: string | number }; query: {  }; body: components["ChildInput"]; answer: components["ReachedAnswer"] };
   start_run: { path: {  }; query: {  }; body: components["RunInput"]; answer: components["RunAnswer"] };
   summarise: { path: { session: string | number }; query: {  }; body: components["SummaryInput"]; answer: components["Cover"] };
-  supersede_decision: { path: { session: string | number, seq: string | number }; query: {  }; body: components["DecisionInput"]; answer: components["DecisionRecord"] };
+  supersede_decision: { path: { session: string | number, seq: string | number }; query: {  }; body: components["DecisionSupersedeInput"]; answer: components["DecisionRecord"] };
   supersede_memory: { path: { session: string | number, seq: string | number }; query: {  }; body: components["SupersedeInput"]; answer: components["MemoryRecord"] };
   supersede_scope_memory: { path: { scope: string | number, seq: string | number }; query: {  }; body: components["SupersedeInput"]; answer: components["MemoryRecord"] };
   take_batch: { path: { name: string | number }; query: {  }; body: components["TakeInput"]; answer: components["DeliveryAnswer"] };
@@ -1317,4 +1336,6 @@ export interface operations {
   unsubscribe: { path: { name: string | number }; query: {  }; body: unknown; answer: components["DoneAnswer"] };
   verify: { path: {  }; query: { blobs?: boolean }; body: unknown; answer: components["Report"] | null };
   whoami: { path: {  }; query: {  }; body: unknown; answer: components["WhoAnswer"] | null };
+  workflow_from: { path: { session: string | number }; query: {  }; body: components["WorkflowInput"]; answer: components["MemoryRecord"] };
+  workflow_in_scope: { path: { scope: string | number }; query: {  }; body: components["WorkflowInput"]; answer: components["MemoryRecord"] };
 }

@@ -152,6 +152,8 @@ export const OPERATIONS = {
   retract: ["POST", "/v1/sessions/{session}/retractions", "write", true],
   retry_run: ["POST", "/v1/runs/{run}/retry", "operate", true],
   revoke_token: ["DELETE", "/v1/tokens/{token}", "admin"],
+  rule_from: ["POST", "/v1/sessions/{session}/rules", "write", true],
+  rule_in_scope: ["POST", "/v1/scopes/{scope}/rules", "write", true],
   save_checkpoint: ["POST", "/v1/sessions/{session}/checkpoints", "write", true],
   say: ["POST", "/v1/sessions/{session}/turns", "write", true],
   search: ["GET", "/v1/search", "read"],
@@ -175,4 +177,6 @@ export const OPERATIONS = {
   unsubscribe: ["DELETE", "/v1/subscriptions/{name}", "write"],
   verify: ["GET", "/v1/verify", "audit"],
   whoami: ["GET", "/v1/whoami", "read"],
+  workflow_from: ["POST", "/v1/sessions/{session}/workflows", "write", true],
+  workflow_in_scope: ["POST", "/v1/scopes/{scope}/workflows", "write", true],
 };

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure_agents.importers.importing import import_files
+from perdure_agents.importers.file_import import import_files
 from perdure_agents.importers.report import ImportReport
 
 FOREIGN = Path(__file__).parents[3] / "tests" / "fixtures" / "foreign"

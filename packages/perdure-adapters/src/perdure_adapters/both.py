@@ -53,14 +53,14 @@ class Both:
         """The road of verbs, for verbs that take one."""
         return self._sync
 
-    def run(self, asked: Asked[T]) -> T:
+    def run(self, steps: Asked[T]) -> T:
         """Carry it out here, and wait."""
         caller = self._sync
         result: Any = None
         error: BaseException | None = None
         while True:
             try:
-                step = asked.send(result) if error is None else asked.throw(error)
+                step = steps.send(result) if error is None else steps.throw(error)
             except StopIteration as end:
                 return end.value
             result, error = None, None
@@ -74,14 +74,14 @@ class Both:
             except Exception as raised:  # noqa: BLE001 - the generator decides
                 error = raised
 
-    async def arun(self, asked: Asked[T]) -> T:
+    async def arun(self, steps: Asked[T]) -> T:
         """Carry it out without blocking the event loop."""
         caller = self._async
         result: Any = None
         error: BaseException | None = None
         while True:
             try:
-                step = asked.send(result) if error is None else asked.throw(error)
+                step = steps.send(result) if error is None else steps.throw(error)
             except StopIteration as end:
                 return end.value
             result, error = None, None
@@ -102,20 +102,20 @@ class Both:
 
 def find_session(name: str) -> Asked[Stream | None]:
     """The stream of a session; None if there is none."""
-    found = yield Read(sessions.find_session, (name,))
-    return found[0] if found else None
+    session = yield Read(sessions.find_session, (name,))
+    return session[0] if session else None
 
 
 def open_session(name: str) -> Asked[Stream]:
     """The stream of a session, which is made if it is new."""
-    found = yield from find_session(name)
-    if found is not None:
-        return found
+    existing = yield from find_session(name)
+    if existing is not None:
+        return existing
     stream, _ = yield Write(sessions.open_session, (name,))
     return stream
 
 
 def open_scope(name: str) -> Asked[Stream]:
     """The stream of a scope, which is made if it is new."""
-    found = yield Read(values.find_scope, (name,))
-    return found or (yield Write(values.open_scope, (name,)))
+    stream = yield Read(values.find_scope, (name,))
+    return stream or (yield Write(values.open_scope, (name,)))

@@ -29,7 +29,7 @@ class SharedStore:
         if isinstance(store, AsyncStore):
             self.sync, self.aio = store.sync, store
         elif isinstance(store, (str, Store)):
-            self.sync = _taken(store) if isinstance(store, str) else store
+            self.sync = _open_once(store) if isinstance(store, str) else store
             self.aio = self.sync.aio
         else:
             raise Invalid(f"expected a URL or an open store, got {type(store).__name__}", path="store")
@@ -73,7 +73,7 @@ class ClosedByBlock:
         self.close()
 
 
-def _taken(url: str) -> Store:
+def _open_once(url: str) -> Store:
     with _mutex:
         store, users = _opened.get(url) or (perdure.open(url), 0)
         _opened[url] = (store, users + 1)

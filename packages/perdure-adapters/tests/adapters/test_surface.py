@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
-from perdure_adapters import needed
+from perdure_adapters import framework_versions
 
 PROGRAM = """
 import sys
@@ -41,7 +41,7 @@ def missing(_package: str) -> str:
 )
 @pytest.mark.parametrize("package", ["openai_agents", "claude_agent", "strands", "google_adk", "agent_framework"])
 def test_a_framework_that_does_not_do_is_named_in_one_line(monkeypatch, package, found, says, command):
-    monkeypatch.setattr(needed, "version", found)
+    monkeypatch.setattr(framework_versions, "version", found)
     monkeypatch.delitem(sys.modules, f"perdure_adapters.{package}", raising=False)
     with pytest.raises(ImportError) as caught:
         __import__(f"perdure_adapters.{package}")

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from perdure.errors import Failed, InDoubt, Invalid, KeyReused, Unavailable
+from perdure.model import programs
 from perdure.model.records.effects import Absent, Happened, ToolKind, Unknown
-from perdure_agents.ready import programs
 from perdure_agents.ready import shell as module
 from perdure_agents.ready.shell import marker_folder, shell
 
@@ -260,12 +260,12 @@ def test_secrets_of_the_environment_are_in_no_marker_and_no_argument(
 ) -> None:
     monkeypatch.setenv("TOKEN", "s3cret-canary")
     shown = shell('test "$TOKEN" = s3cret-canary && cat /proc/$PPID/cmdline', key="k", markers=markers)
-    assert "programs" in shown["stdout"]["text"]
+    assert "wrapper" in shown["stdout"]["text"]
     assert "canary" not in Path(markers, "k").read_text()
 
 
 def test_what_does_not_begin_can_be_tried_later(markers: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(module.programs, "__file__", str(tmp_path / "gone.py"))
+    monkeypatch.setattr(module, "_PACKAGES", (str(tmp_path / "gone"),))
     with pytest.raises(Unavailable, match="did not begin"):
         shell("true", key="k", markers=markers)
     assert isinstance(probe("true", markers), Absent)

@@ -149,18 +149,18 @@ def _pip(name: str, tell: Tell) -> None:
     own = str(python(name))
     pip = [sys.executable, "-m", "pip", "--python", own] if _has_pip() else [own, "-m", "pip"]
     options = ["--no-input", "--disable-pip-version-check", "--retries", RETRIES]
-    said: list[str] = []
+    errors: list[str] = []
     command = [*pip, "install", *options, *peer(name).packages]
     with subprocess.Popen(  # noqa: S603 - our own words
         command, env=_clean(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as program:  # fmt: skip
         assert program.stdout is not None
         for line in program.stdout:
-            said += [line.strip()] if line.startswith("ERROR") else []
+            errors += [line.strip()] if line.startswith("ERROR") else []
             if line.startswith(("Collecting ", "Installing ")):
                 tell(f"{name}: {line.strip()[:80]}")
     if program.returncode:
-        last = said[-1] if said else f"pip ended with {program.returncode}"
+        last = errors[-1] if errors else f"pip ended with {program.returncode}"
         raise Unavailable(f"{name} could not be installed: {last[:ERROR_CHARS]}", path="peers",
                           hint="it needs a package index: is there a network?")  # fmt: skip
 

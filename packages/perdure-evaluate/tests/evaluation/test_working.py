@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from perdure.errors import Unavailable
-from perdure_evaluate.bench import run, working
+from perdure_evaluate.bench import run, workers
 from perdure_evaluate.bench.case import Context
 
 SMALL = 0.01
@@ -30,7 +30,7 @@ def test_a_figure_with_its_target(tmp_path, request, name):
 def test_only_steps_of_other_processes_count():
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as victim:
         handles = [Played("a", [[1, victim.pid]], [[5_000_000_000_000_000, os.getpid()]])]
-        (seconds,) = working._struck(victim.pid, handles)
+        (seconds,) = workers._struck(victim.pid, handles)
     assert seconds > 1  # not the step that was done before
 
 
@@ -54,6 +54,6 @@ class Step:
 
 
 def test_what_does_not_come_is_said(monkeypatch):
-    monkeypatch.setattr(working, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(workers, "PATIENCE_SECONDS", 0.01)
     with pytest.raises(Unavailable, match="a worker"):
-        working._until(lambda: None, "a worker")
+        workers._until(lambda: None, "a worker")

@@ -13,7 +13,7 @@ from perdure_files.store.engine import FilesEngine
 from perdure_files.store.layout import Layout
 from perdure_files.store.other_side import in_conflict
 from perdure_files.store.restore_from_cache import from_cache
-from perdure_files.views.keeping import accompany as keep_pages
+from perdure_files.views.page_keeper import accompany as keep_pages
 
 __all__ = [
     "cache",

@@ -43,14 +43,14 @@ from perdure_files.store.line import WrittenBlob
 from perdure_files.store.other_side import (
     BY_REF,
     OtherSideLog,
+    account_of,
     conflict_is_over,
     from_conflict,
     in_folder,
     keep_conflict,
     opened,
-    told,
 )
-from perdure_files.views.keeping import accompany
+from perdure_files.views.page_keeper import accompany
 
 Q = Statements("perdure_files", "merge.sql")
 _NOT_IN_A_NAME = re.compile(r"[^\w.-]+")
@@ -104,8 +104,8 @@ def _settle_conflict(url: str, layout: Layout, name: str, actor: str) -> Merged:
     merged = _into(url, theirs, actor, _merge)
     if since.lines:
         later = _into(url, since, actor, _go_on)
-        kept = f"; the log as it was is kept in {keep_conflict(layout)}" if later.refused else ""
-        refused = [*merged.refused, *((what, why + kept) for what, why in later.refused)]
+        notice = f"; the log as it was is kept in {keep_conflict(layout)}" if later.refused else ""
+        refused = [*merged.refused, *((what, why + notice) for what, why in later.refused)]
         merged = msgspec.structs.replace(merged, refused=refused, epoch=later.epoch)
     conflict_is_over(layout)
     return merged
@@ -136,10 +136,12 @@ def _check_mergeable(ours: OtherSideLog, theirs: OtherSideLog) -> None:
 
 def _check_stayed(theirs: OtherSideLog) -> None:
     """Refuse what was moved away: it continues there, and its runs would be driven here too."""
-    gone = moved_away.departure({moved_away.MOVED: theirs.store.moved}) if theirs.store and theirs.store.moved else None
-    if gone is not None:
+    departure = (
+        moved_away.departure({moved_away.MOVED: theirs.store.moved}) if theirs.store and theirs.store.moved else None
+    )
+    if departure is not None:
         hint = "perdure export and import bring sessions; perdure move SRC --take-back there, if that one is given up"
-        raise Refused(f"their side was moved to {gone.to}, and continues there", path="theirs", hint=hint)
+        raise Refused(f"their side was moved to {departure.to}, and continues there", path="theirs", hint=hint)
 
 
 def _check_conflict(ours: OtherSideLog, theirs: OtherSideLog, *, in_git: bool) -> None:
@@ -147,7 +149,7 @@ def _check_conflict(ours: OtherSideLog, theirs: OtherSideLog, *, in_git: bool) -
     _check_mergeable(ours, theirs)
     for side in (ours, theirs) if in_git else ():
         source, partition = DiskPlace(side.blobs), _partitions(side)
-        for blob in _kept(side):
+        for blob in _blobs_of(side):
             if not source.exists(partition(blob), blob.address):
                 raise Refused(
                     "blobs are gone that one side keeps: the other had pruned them", path="blobs", hint=BY_REF
@@ -183,7 +185,7 @@ def _into(url: str, theirs: OtherSideLog, actor: str, verb: Callable[[Tx, OtherS
 def _bring_blobs(core: Core, theirs: OtherSideLog) -> None:
     """Their blobs into our place, before anything refers to them."""
     source, lies_under = DiskPlace(theirs.blobs), _partitions(theirs)
-    for blob in _kept(theirs):
+    for blob in _blobs_of(theirs):
         number = core.tenant_id(blob.tenant)
         partition = core.blobs.partition(number)
         if core.blobs.place is None or core.blobs.place.exists(partition, blob.address):
@@ -201,14 +203,14 @@ def _partitions(side: OtherSideLog) -> Callable[[WrittenBlob], str]:
     return lambda blob: f"{uid}-{numbers.get(blob.tenant, 1)}"
 
 
-def _kept(theirs: OtherSideLog) -> list[WrittenBlob]:
+def _blobs_of(theirs: OtherSideLog) -> list[WrittenBlob]:
     """Every blob that they keep in the end."""
-    kept: dict[tuple[str, str], WrittenBlob] = {}
+    blobs: dict[tuple[str, str], WrittenBlob] = {}
     for line in theirs.lines:
-        kept.update({(blob.tenant, blob.address): blob for blob in line.blobs})
-        for gone in line.drops:
-            kept.pop((gone.tenant, gone.address), None)
-    return [*kept.values()]
+        blobs.update({(blob.tenant, blob.address): blob for blob in line.blobs})
+        for drop in line.drops:
+            blobs.pop((drop.tenant, drop.address), None)
+    return [*blobs.values()]
 
 
 # -- events ----------------------------------------------------------------------------------------------------------------
@@ -246,7 +248,7 @@ class Merging:
         self._tx = tx
         self._theirs = theirs
         self._branch = branch
-        self._said: dict[str, WrittenStream] = {}
+        self._sources: dict[str, WrittenStream] = {}
         self._events: dict[str, list[WrittenEvent]] = {}
         self._placed: dict[str, Stream] = {}  # where their streams are here
         self._after: dict[str, int] = {}  # of streams that come over as they are: the event after which they do
@@ -260,29 +262,29 @@ class Merging:
         self.forked: list[Forked] = []
         self.refused: list[tuple[str, str]] = []
         for line in theirs.lines:
-            self._said.update({stream.uid: stream for stream in line.streams if stream.uid not in self._said})
+            self._sources.update({stream.uid: stream for stream in line.streams if stream.uid not in self._sources})
 
     def run(self) -> None:
         """First what is to become of each stream; then the lines that come over, in their order; then what stands apart."""
         self._hear()
-        for blob in _kept(self._theirs):
+        for blob in _blobs_of(self._theirs):
             self._keep(blob)
-        for uid, said in self._said.items():
+        for uid, source in self._sources.items():
             if self._events.get(uid):
-                self._decide(uid, said, self._events[uid])
+                self._decide(uid, source, self._events[uid])
         for line in self._theirs.lines:
             for event in line.events:
                 self._bring(event)
         for uid in self._parted:
-            self._copy(uid, self._said[uid], self._events[uid])
+            self._copy(uid, self._sources[uid], self._events[uid])
         self._empty()
 
     def _hear(self) -> None:
         """Read their statements, as far as each follows from those before. The rest is told: nothing can be made of it."""
-        _, self._events, loose = told(self._theirs.lines)
+        _, self._events, loose = account_of(self._theirs.lines)
         self._copies = self._imports()
         for uid, seq in loose.items():
-            what = f"{self._said[uid].kind} {self._said[uid].name}" if uid in self._said else f"stream {uid}"
+            what = f"{self._sources[uid].kind} {self._sources[uid].name}" if uid in self._sources else f"stream {uid}"
             self.refused.append((what, f"their event {seq} follows nothing in their log: lines are missing there"))
 
     def _empty(self) -> None:
@@ -294,7 +296,7 @@ class Merging:
 
     def go_on(self) -> None:
         """Every event after the end of its stream here, as it is; what does not follow is refused."""
-        for blob in _kept(self._theirs):
+        for blob in _blobs_of(self._theirs):
             self._keep(blob)
         for line in self._theirs.lines:
             for event in line.events:
@@ -305,9 +307,9 @@ class Merging:
 
     def _append(self, event: WrittenEvent) -> None:
         uid = event.stream
-        stream, said = self._placed.get(uid) or self._here(uid), self._said.get(uid)
-        if stream is None and said is not None:
-            stream = self._begin(said, self._free_name(said), split_name(uid, "streams.uid")[0])
+        stream, source = self._placed.get(uid) or self._here(uid), self._sources.get(uid)
+        if stream is None and source is not None:
+            stream = self._begin(source, self._free_name(source), split_name(uid, "streams.uid")[0])
         if stream is None:
             raise Damaged("the stream that it continues from is not here", path="events.stream")
         if event.seq > self._tx.head(stream)[0]:
@@ -319,8 +321,8 @@ class Merging:
     def _here(self, uid: str) -> Stream | None:
         """A stream by its identity."""
         raw, tenant = split_name(uid, "streams.uid")
-        said = self._said.get(uid)
-        number = self._tenant(said.tenant if said else tenant) if said or tenant else None
+        source = self._sources.get(uid)
+        number = self._tenant(source.tenant if source else tenant) if source or tenant else None
         rows = self._tx.query(LOG.stream_by_uid, uid=raw, tenant=number)
         return Stream(*rows[0]) if rows else None
 
@@ -335,13 +337,13 @@ class Merging:
         """Read their tenants' statements about copies. Here only our own are believed, so what comes over is noted by them
         (`_note`).
         """
-        found: dict[str, imported.Copied] = {}
-        for uid, said in self._said.items():
-            if _is_tenants_own(said):
-                self._tx.tenant = self._tenant(said.tenant)
-                bodies = [bytes(each.body) for each in self._events.get(uid, []) if each.kind == imported.NOTED]
-                found |= imported.noted(self._tx, bodies)
-        return found
+        copies: dict[str, imported.Copied] = {}
+        for uid, source in self._sources.items():
+            if _is_tenants_own(source):
+                self._tx.tenant = self._tenant(source.tenant)
+                bodies = [bytes(event.body) for event in self._events.get(uid, []) if event.kind == imported.NOTED]
+                copies |= imported.noted(self._tx, bodies)
+        return copies
 
     def _note(self, uid: str, stream: Stream, after: int) -> None:
         """Say which of the events that come over, after one, are copies, before they come."""
@@ -362,39 +364,39 @@ class Merging:
 
     # -- what is to become of a stream ---------------------------------------------------------------------------------------
 
-    def _decide(self, uid: str, said: WrittenStream, events: list[WrittenEvent]) -> None:
-        found = self._here(uid)
-        if said.parent in self._parted and said.fork > self._parted[said.parent]:
-            self._parted[uid] = said.fork  # it began from an event that stands apart here
-        elif _is_tenants_own(said):
-            self._decide_tenants_own(uid, found, events)
-        elif found:
-            self._placed[uid] = found
-            self._decide_shared(uid, said, events)
-        elif said.kind == "run" and self._has_run(said, events[0]):
-            self.refused.append((f"run {said.name}", "a run with this key was started here too: ours continues"))
+    def _decide(self, uid: str, source: WrittenStream, events: list[WrittenEvent]) -> None:
+        ours = self._here(uid)
+        if source.parent in self._parted and source.fork > self._parted[source.parent]:
+            self._parted[uid] = source.fork  # it began from an event that stands apart here
+        elif _is_tenants_own(source):
+            self._decide_tenants_own(uid, ours, events)
+        elif ours:
+            self._placed[uid] = ours
+            self._decide_shared(uid, source, events)
+        elif source.kind == "run" and self._has_run(source, events[0]):
+            self.refused.append((f"run {source.name}", "a run with this key was started here too: ours continues"))
         else:
-            self._after[uid] = said.fork
+            self._after[uid] = source.fork
 
-    def _decide_tenants_own(self, uid: str, found: Stream | None, events: list[WrittenEvent]) -> None:
+    def _decide_tenants_own(self, uid: str, ours: Stream | None, events: list[WrittenEvent]) -> None:
         """It stands apart, even if ours did not continue: of what theirs says some may be copies there and originals here."""
-        parted = self._parting(found, events) if found else 0
-        rest = [each for each in events if each.seq > parted]
-        if {each.kind for each in rest} <= {NAMED, FORGOTTEN, PRUNED}:
-            self._meet(self._said[uid].tenant, rest)
+        parted = self._parting(ours, events) if ours else 0
+        rest = [event for event in events if event.seq > parted]
+        if {event.kind for event in rest} <= {NAMED, FORGOTTEN, PRUNED}:
+            self._meet(self._sources[uid].tenant, rest)
         elif parted < events[-1].seq:
             self._parted[uid] = parted
 
     def _meet(self, tenant: str, events: list[WrittenEvent]) -> None:
         """Introduce the actors that only they have met: a directory says nothing else, so nothing has to stand apart."""
         self._tx.tenant = self._tenant(tenant)
-        for body in [decode_body(bytes(each.body)) for each in events if each.kind == NAMED and bytes(each.body)]:
+        for body in [decode_body(bytes(event.body)) for event in events if event.kind == NAMED and bytes(event.body)]:
             own, actor, name = own_stream(self._tx, self._tx.tenant), str(body.key.get("actor")), body.set.get("name")
-            touches, given = [(ACTORS, own.id)], {"tenant": self._tx.tenant, "actor": actor}
-            if is_random(actor) and not self._tx.query(LOG.actor_named, touches=touches, **given):
+            touches, values = [(ACTORS, own.id)], {"tenant": self._tx.tenant, "actor": actor}
+            if is_random(actor) and not self._tx.query(LOG.actor_named, touches=touches, **values):
                 introduce(self._tx, own, actor, check_name(name, "actor"))
 
-    def _decide_shared(self, uid: str, said: WrittenStream, events: list[WrittenEvent]) -> None:
+    def _decide_shared(self, uid: str, source: WrittenStream, events: list[WrittenEvent]) -> None:
         """A stream that both have: theirs continues from ours, or ours from theirs, or they parted."""
         stream = self._placed[uid]
         parted = self._parting(stream, events)
@@ -402,22 +404,22 @@ class Merging:
             return
         if parted == self._tx.head(stream)[0]:
             self._after[uid] = parted
-        elif said.kind == "run":
-            self.refused.append((f"run {said.name}", f"both continued after event {parted}: ours continues"))
+        elif source.kind == "run":
+            self.refused.append((f"run {source.name}", f"both continued after event {parted}: ours continues"))
         else:
             self._parted[uid] = parted
 
     def _parting(self, stream: Stream, events: list[WrittenEvent]) -> int:
         """The last event that both have."""
         ours = {seq: bytes(digest).hex() for seq, digest in self._tx.query(Q.event_hashes, stream=stream.id)}
-        return max((each.seq for each in events if ours.get(each.seq) == each.hash), default=stream.fork_seq)
+        return max((event.seq for event in events if ours.get(event.seq) == event.hash), default=stream.fork_seq)
 
-    def _has_run(self, said: WrittenStream, first: WrittenEvent) -> bool:
+    def _has_run(self, source: WrittenStream, first: WrittenEvent) -> bool:
         body = decode_body(bytes(first.body)) if bytes(first.body) else None
         key = body.set.get("key") if body else None
         if body is None or key is None:
             return False
-        about = {"tenant": self._tenant(said.tenant), "agent": body.set.get("agent"), "key": key}
+        about = {"tenant": self._tenant(source.tenant), "agent": body.set.get("agent"), "key": key}
         return bool(self._tx.query(Q.run_by_key, **about)[0][0])
 
     # -- bringing it over ----------------------------------------------------------------------------------------------------
@@ -427,48 +429,50 @@ class Merging:
         uid = event.stream
         if uid not in self._after or event.seq != self._after[uid] + 1:
             return
-        said = self._said[uid]
-        stream = self._placed.get(uid) or self._begin(said, self._free_name(said), split_name(uid, "streams.uid")[0])
+        source = self._sources[uid]
+        stream = self._placed.get(uid) or self._begin(
+            source, self._free_name(source), split_name(uid, "streams.uid")[0]
+        )
         if (uid, event.seq - 1) not in self._brought:
             self._note(uid, stream, event.seq - 1)
         self._adopt(uid, stream, [event_read(event, "events")])
         self._after[uid] = event.seq
         self.added += 1
-        if event is self._events[uid][-1] and stream.name != said.name:
-            self._name(stream, said, said.fork)
+        if event is self._events[uid][-1] and stream.name != source.name:
+            self._name(stream, source, source.fork)
 
-    def _copy(self, uid: str, said: WrittenStream, events: list[WrittenEvent]) -> None:
+    def _copy(self, uid: str, source: WrittenStream, events: list[WrittenEvent]) -> None:
         """Theirs as a stream of its own: the same every time, so that a repeated merge finds it."""
         own = hashlib.sha256(f"perdure.merge {uid} {events[-1].hash}".encode()).digest()[:16]
-        stream = self._here(own.hex()) or self._begin(said, self._free_name(said, always=True), own)
+        stream = self._here(own.hex()) or self._begin(source, self._free_name(source, always=True), own)
         self._placed[uid] = stream
         head = self._tx.head(stream)
-        rest = [event_read(each, "events") for each in events if each.seq > head[0]]
+        rest = [event_read(event, "events") for event in events if event.seq > head[0]]
         if rest:
             self._note(uid, stream, head[0])
         self._adopt(uid, stream, [*_chained(own, rest, head)])
         if self._tx.head(stream)[0] == events[-1].seq:
-            self._name(stream, said, self._parted[uid])
+            self._name(stream, source, self._parted[uid])
 
-    def _begin(self, said: WrittenStream, name: str, uid: bytes) -> Stream:
-        self._tx.tenant = self._tenant(said.tenant)
-        parent = self._parent(said)
-        head: Head = (0, GENESIS) if parent is None else (said.fork, self._hash_at(parent, said.fork))
-        self._placed[said.uid] = self._tx.new_stream(said.kind, name, parent, head, uid=uid)
-        return self._placed[said.uid]
+    def _begin(self, source: WrittenStream, name: str, uid: bytes) -> Stream:
+        self._tx.tenant = self._tenant(source.tenant)
+        parent = self._parent(source)
+        head: Head = (0, GENESIS) if parent is None else (source.fork, self._hash_at(parent, source.fork))
+        self._placed[source.uid] = self._tx.new_stream(source.kind, name, parent, head, uid=uid)
+        return self._placed[source.uid]
 
-    def _parent(self, said: WrittenStream) -> Stream | None:
+    def _parent(self, source: WrittenStream) -> Stream | None:
         """The stream that it was forked from, as it stands here: of a stream that parted, ours up to where it did, then
         theirs.
         """
-        if not said.parent:
+        if not source.parent:
             return None
-        found = self._placed.get(said.parent)
-        if found is None or said.fork <= self._parted.get(said.parent, 0):
-            found = self._here(said.parent)
-        if found is None:
-            raise Damaged("the stream that it was forked from is not in their log", path=said.name)
-        return found
+        parent = self._placed.get(source.parent)
+        if parent is None or source.fork <= self._parted.get(source.parent, 0):
+            parent = self._here(source.parent)
+        if parent is None:
+            raise Damaged("the stream that it was forked from is not in their log", path=source.name)
+        return parent
 
     def _hash_at(self, parent: Stream, seq: int) -> bytes:
         rows = self._tx.query(LOG.event_by_seq, touches=[(EVENTS, parent.id)], stream=parent.id, seq=seq)
@@ -477,12 +481,12 @@ class Merging:
         return event_of(rows[0]).hash
 
     def _adopt(self, uid: str, stream: Stream, events: list[Event]) -> None:
-        pruned, seen = self._pruned.setdefault(stream.id, set()), self._meaning(stream)
+        pruned, meaning = self._pruned.setdefault(stream.id, set()), self._meaning(stream)
         for event in events:
             self._brought.add((uid, event.seq))
             if event.body is None:
                 pruned.add(event.table)
-            adopt_event(self._tx, stream, event, self._tx.head(stream), RECORDED, seen, pruned=event.table in pruned)
+            adopt_event(self._tx, stream, event, self._tx.head(stream), RECORDED, meaning, pruned=event.table in pruned)
         retain.follow_pruning(self._tx, stream, events)
 
     # -- names -------------------------------------------------------------------------------------------------------------
@@ -491,29 +495,29 @@ class Merging:
         rows = self._tx.query(LOG.tenant_by_name, name=name)
         return rows[0][0] if rows else self._tx.new_tenant(name)
 
-    def _free_name(self, said: WrittenStream, *, always: bool = False) -> str:
+    def _free_name(self, source: WrittenStream, *, always: bool = False) -> str:
         """Its own, if nobody has it; else with the branch, and a number if need be."""
-        self._tx.tenant = self._tenant(said.tenant)
-        if not always and self._tx.find_stream(said.kind, said.name) is None:
-            return said.name
+        self._tx.tenant = self._tenant(source.tenant)
+        if not always and self._tx.find_stream(source.kind, source.name) is None:
+            return source.name
         ends = (f"@{self._branch}{f'-{number}' if number > 1 else ''}" for number in range(1, 1_000_000))
-        names = (f"{said.name[: NAME_MAX_CHARS - len(end)]}{end}" for end in ends)  # a longer one could not be opened
-        return next(name for name in names if self._tx.find_stream(said.kind, name) is None)
+        names = (f"{source.name[: NAME_MAX_CHARS - len(end)]}{end}" for end in ends)  # a longer one could not be opened
+        return next(name for name in names if self._tx.find_stream(source.kind, name) is None)
 
-    def _name(self, stream: Stream, said: WrittenStream, parted: int) -> None:
+    def _name(self, stream: Stream, source: WrittenStream, parted: int) -> None:
         """Say in the stream itself what it is called here, and where it comes from."""
-        doc: dict[str, Any] = {"name": stream.name, "of": said.uid, "after": parted, "branch": self._branch}
-        if said.kind == "session":
+        doc: dict[str, Any] = {"name": stream.name, "of": source.uid, "after": parted, "branch": self._branch}
+        if source.kind == "session":
             change = Change("session.merged", stream, SESSIONS, op=Op.SET, set={"name": stream.name}, doc=doc)
         else:
             change = Change("log.merged", stream, None, op=Op.NOTE, doc=doc)
         self._tx.record(change)
-        theirs = self._events[said.uid][-1].seq - parted
-        self.forked.append(Forked(said.kind, said.name, stream.name, parted, theirs))
+        theirs = self._events[source.uid][-1].seq - parted
+        self.forked.append(Forked(source.kind, source.name, stream.name, parted, theirs))
 
 
-def _is_tenants_own(said: WrittenStream) -> bool:
-    return (said.kind, said.name) == (imported.TENANT, imported.TENANT)
+def _is_tenants_own(source: WrittenStream) -> bool:
+    return (source.kind, source.name) == (imported.TENANT, imported.TENANT)
 
 
 def _chained(uid: bytes, events: list[Event], head: Head) -> Iterator[Event]:

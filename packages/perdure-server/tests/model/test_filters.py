@@ -12,7 +12,7 @@ from perdure.cli.filters import filtered_by
 from perdure.cli.main import cli
 from perdure.errors import Invalid, TooLarge
 from perdure.model import filters
-from perdure.model.filters import EventFilters, FilterRecord, FilterSort, RunFilters, filters_of, wanted
+from perdure.model.filters import EventFilters, FilterRecord, FilterSort, RunFilters, filter_params, filters_of
 from perdure_server.http.app import TABLE
 
 OF_STORE = {
@@ -69,7 +69,7 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_name(name):
 
 def test_parameters_of_a_statement_are_checked_words_and_names():
     asked = RunFilters(status="failed", agent="fix", errors=True, since="7d")
-    given = {name: value for name, value in wanted(asked).items() if value is not None}
+    given = {name: value for name, value in filter_params(asked).items() if value is not None}
     assert given == {"status": "failed", "agent": "fix", "errors": 1}
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import perdure
 from perdure.runtime.callers import caller_of
-from perdure_server.telemetry import exporting, names
+from perdure_server.telemetry import collector, names
 
 pytest.importorskip("opentelemetry.sdk", reason="needs opentelemetry-sdk: `make setup` installs it")
 
@@ -28,7 +28,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, Sp
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-from perdure_server.telemetry import following, traces
+from perdure_server.telemetry import feed_follower, traces
 from perdure_server.telemetry.store_reads import StoreReads
 
 PATIENCE_SECONDS = 60
@@ -68,8 +68,8 @@ def drive_on(store: perdure.Store) -> None:
     assert store.drive(agent, "abc", key="k") == "yes"
 
 
-def follower(store: perdure.Store, exporter: SpanExporter, sampler=None) -> following.Follower:
-    made = following.Follower(caller_of(store), TracerProvider(sampler=sampler), exporter)
+def follower(store: perdure.Store, exporter: SpanExporter, sampler=None) -> feed_follower.Follower:
+    made = feed_follower.Follower(caller_of(store), TracerProvider(sampler=sampler), exporter)
     made.begin("beginning")
     return made
 
@@ -200,7 +200,7 @@ def test_processes_that_work_leave_it_to_the_follower(store, followed):
 
 
 @contextmanager
-def collector(status: int = 200) -> Iterator[tuple[str, list[str]]]:
+def loopback_collector(status: int = 200) -> Iterator[tuple[str, list[str]]]:
     """A collector on loopback: its address, and the names of the spans that came."""
     came: list[str] = []
 
@@ -233,7 +233,7 @@ def collector(status: int = 200) -> Iterator[tuple[str, list[str]]]:
 
 def run_command(url: str, endpoint: str, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "perdure", "telemetry", "--json", "--store", url, *words]
-    environment = {**os.environ, exporting.ENDPOINTS[1]: endpoint}
+    environment = {**os.environ, collector.ENDPOINTS[1]: endpoint}
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=600)
 
 
@@ -242,11 +242,11 @@ def test_the_command_exports_to_a_collector_and_keeps_its_place(tmp_path):
     with perdure.open(url, telemetry=False) as store:
         drive_first(store)
         drive_on(store)
-    with collector(status=400) as (endpoint, came):
+    with loopback_collector(status=400) as (endpoint, came):
         failed = run_command(url, endpoint, "--once", "--from-start")
     assert (failed.returncode, came) == (perdure.Unavailable.exit_code, [])
     assert "nothing is lost" in failed.stderr
-    with collector() as (endpoint, came):
+    with loopback_collector() as (endpoint, came):
         done = run_command(url, endpoint, "--once")
         assert json.loads(done.stdout) == {"told": sum(STORY.values())}
         assert Counter(came) == STORY
@@ -260,13 +260,13 @@ def test_without_a_collector_it_says_what_to_do(tmp_path):
     command = [sys.executable, "-m", "perdure", "telemetry", "--once", "--store", url]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=600)
     assert done.returncode == perdure.Refused.exit_code
-    assert exporting.ENDPOINTS[1] in done.stderr
+    assert collector.ENDPOINTS[1] in done.stderr
 
 
 def test_spans_pass_the_exporter_of_the_sdk(store):
     """`ReadableSpan` is made by hand: the SDK's own exporter must be able to encode it."""
     drive_first(store)
-    with collector() as (endpoint, came):
+    with loopback_collector() as (endpoint, came):
         exporter = OTLPSpanExporter(endpoint=f"{endpoint}/v1/traces")
         assert follower(store, exporter).follow(threading.Event(), once=True)
         exporter.shutdown()

@@ -15,7 +15,7 @@ import pytest
 
 import perdure
 from perdure.runtime.callers import caller_of
-from perdure_server.telemetry import exporting, names
+from perdure_server.telemetry import collector, names
 
 pytest.importorskip("opentelemetry.sdk", reason="needs opentelemetry-sdk: `make setup` installs it")
 
@@ -256,31 +256,31 @@ def test_names_are_those_of_the_conventions():
     ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_SDK_DISABLED": "true"}, None),
 ])  # fmt: skip
 def test_the_environment_chooses_the_exporter(monkeypatch, environment, wanted):
-    for name in (*exporting.ENDPOINTS, exporting.CHOICE, exporting.DISABLED):
+    for name in (*collector.ENDPOINTS, collector.CHOICE, collector.DISABLED):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert exporting.wanted() == wanted
+    assert collector.exporter_choice() == wanted
 
 
 def test_an_unknown_exporter_is_refused(monkeypatch):
-    monkeypatch.setenv(exporting.CHOICE, "jaeger")
+    monkeypatch.setenv(collector.CHOICE, "jaeger")
     with pytest.raises(perdure.Refused, match="otlp, console or none"):
-        exporting.begin("x")
+        collector.begin("x")
 
 
 def test_a_worker_exports_by_its_environment(tmp_path):
     """`begin` sets up a provider that the next store finds, and what it exports goes out when the process ends."""
     text = (
-        "import perdure; from perdure_server.telemetry import exporting\n"
-        "assert exporting.begin('w'); assert not exporting.begin('w')\n"
+        "import perdure; from perdure_server.telemetry import collector\n"
+        "assert collector.begin('w'); assert not collector.begin('w')\n"
         "@perdure.agent\ndef child(run): return run.step(len, 'ab')\n"
         f"perdure.open('sqlite:///{tmp_path}/a.db').drive(child)\n"
     )
     (tmp_path / "program.py").write_text(text)
     words = [sys.executable, str(tmp_path / "program.py")]
     done = subprocess.run(
-        words, check=True, capture_output=True, text=True, env={**os.environ, exporting.CHOICE: "console"}
+        words, check=True, capture_output=True, text=True, env={**os.environ, collector.CHOICE: "console"}
     )
     assert '"perdure.step len"' in done.stderr
     assert '"service.name": "w"' in done.stderr

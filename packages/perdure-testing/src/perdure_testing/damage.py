@@ -53,10 +53,10 @@ def _replace(connection: apsw.Connection, position: int, old: bytes, new: bytes)
     if not _exists(connection, position):
         return False
     with connection.blob_open("main", "events", "body", position, True) as body:  # noqa: FBT003 - as above
-        found = body.read().find(old)
-        if found < 0:
+        offset = body.read().find(old)
+        if offset < 0:
             return False
-        body.seek(found)
+        body.seek(offset)
         body.write(new)
     return True
 

@@ -11,15 +11,17 @@ import ctypes
 import fcntl
 import os
 import struct
-import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+from perdure.model import programs
 
 CLONE_NEWNS = 0x00020000
 EXT4_SHUTDOWN = 0x8004587D
 NO_LOG_FLUSH = struct.pack("I", 2)
 IMAGE_BYTES = 256 * 2**20
+RUN_SECONDS = 120.0
 
 
 class Disk:
@@ -72,6 +74,6 @@ def own_mounts() -> None:
 
 def run(*words: str) -> None:
     """Run a program of the system. Raises OSError with its words."""
-    done = subprocess.run(words, check=False, capture_output=True)  # noqa: S603 - our own words
-    if done.returncode:
-        raise OSError(f"{words[0]}: {done.stderr.decode(errors='replace').strip()[:200]}")
+    ended = programs.run(words, env=os.environ, seconds=RUN_SECONDS)
+    if ended.exit != 0:
+        raise OSError(f"{words[0]}: {str(ended.err).strip()[:200]}")

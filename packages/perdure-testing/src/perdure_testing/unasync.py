@@ -40,7 +40,7 @@ def sync_string(text: str, *, is_docstring: bool) -> str:
         text = re.sub(r"\b(await|async(?= (def|with|for)\b)) +", "", text)
     elif not re.fullmatch(r"""(["'])[\w.]*(\b_*Async[A-Z]|\bhandles\.aio\b)[\w.]*\1""", text):
         return text
-    return re.sub(r"\w+", lambda found: sync_name(found[0]), text)
+    return re.sub(r"\w+", lambda match: sync_name(match[0]), text)
 
 
 def generator_edit(tokens: list[Token]) -> Edit:
@@ -90,13 +90,13 @@ def edits(tokens: list[Token]) -> Iterator[Edit]:
     yield from (blocks := list(block_edits(tokens)))
     statement_starts = True
     for at, token in enumerate(tokens):
-        kept = not any(begin <= token.start < end for begin, end, _ in blocks)
-        if kept and token.type == tokenize.NAME:
+        is_kept = not any(begin <= token.start < end for begin, end, _ in blocks)
+        if is_kept and token.type == tokenize.NAME:
             yield from name_edits(tokens, at)
-        elif kept and token.type == tokenize.STRING:
+        elif is_kept and token.type == tokenize.STRING:
             is_docstring = statement_starts and tokens[at + 1].type in (tokenize.NEWLINE, tokenize.COMMENT)
             yield token.start, token.end, sync_string(token.string, is_docstring=is_docstring)
-        elif kept and token.string.startswith("# sync: "):
+        elif is_kept and token.string.startswith("# sync: "):
             if token.line[: token.start[1]].strip():
                 raise SyntaxError(f"line {token.start[0]}: `# sync:` stands on a line of its own")
             yield token.start, token.end, token.string.removeprefix("# sync: ")

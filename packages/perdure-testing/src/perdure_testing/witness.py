@@ -41,15 +41,15 @@ def tell(
 
     lands: how many seconds it is under way. sent: called when it is sent and not yet answered.
     """
-    return _asked(port, {"what": what, "key": key, "due": time.time() + lands if lands else 0.0}, sent)
+    return _ask(port, {"what": what, "key": key, "due": time.time() + lands if lands else 0.0}, sent)
 
 
 def count(port: int, what: str) -> int:
     """How often this has arrived: what a probe asks."""
-    return _asked(port, {"what": what}, None)
+    return _ask(port, {"what": what}, None)
 
 
-def _asked(port: int, request: dict[str, Any], sent: Callable[[], None] | None) -> int:
+def _ask(port: int, request: dict[str, Any], sent: Callable[[], None] | None) -> int:
     with socket.create_connection((HOST, port), PATIENCE_SECONDS) as connection:
         connection.sendall(json.dumps(request).encode() + b"\n")
         if sent is not None:
@@ -86,8 +86,8 @@ class Witness:
     def arrived(self, prefix: str = "") -> Counter[str]:
         """The arrivals, and how often: read from the file, in which a line is whole or not there."""
         lines = self.path.read_text("utf-8").splitlines()
-        found = (json.loads(line)["what"] for line in lines if prefix in line)
-        return Counter(what for what in found if what.startswith(prefix))
+        names = (json.loads(line)["what"] for line in lines if prefix in line)
+        return Counter(what for what in names if what.startswith(prefix))
 
     def close(self) -> None:
         """End it; the file stays."""
@@ -137,14 +137,14 @@ class _Seen:
 
     async def _let_land(self, due: float, what: str, key: str | None) -> None:
         self._under_way.append((due, what, key))
-        while (left := due - time.time()) > 0:  # noqa: ASYNC110 - for a time, not for somebody
-            await asyncio.sleep(left)
+        while (remaining := due - time.time()) > 0:  # noqa: ASYNC110 - for a time, not for somebody
+            await asyncio.sleep(remaining)
 
     def _land(self) -> None:
         """Let everything arrive that is due, though nobody woke up for it yet: on a busy machine that may take a while."""
         now = time.time()
-        due = sorted((each for each in self._under_way if each[0] <= now), key=itemgetter(0))
-        self._under_way = [each for each in self._under_way if each[0] > now]
+        due = sorted((entry for entry in self._under_way if entry[0] <= now), key=itemgetter(0))
+        self._under_way = [entry for entry in self._under_way if entry[0] > now]
         for _, what, key in due:
             self.arrive(what, key)
 

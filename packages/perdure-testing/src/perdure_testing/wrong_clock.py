@@ -12,7 +12,6 @@ import ctypes
 import mmap
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,9 +19,12 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
+from perdure.model import programs
+
 PAGE = mmap.PAGESIZE
 ALL = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
 SECOND_BYTES = 8
+PROBE_SECONDS = 60.0
 # The work of each: the system call; if it concerns the time of day, add the word at {seconds} to the seconds; return.
 CODES = {
     "clock_gettime": "b8e4000000 0f05 4885c0 7514 85ff 7510 48b9{seconds} 488b09 48010e c3",
@@ -36,8 +38,8 @@ def missing() -> str:
     """Why no clock can be moved here; nothing, if it can. Tried in a process of its own."""
     if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         return "the clock of a process can be moved on Linux on x86-64 only"
-    tried = subprocess.run([sys.executable, "-m", __name__], capture_output=True, check=False)  # noqa: S603
-    return "" if tried.returncode == 0 else "the clock of a process cannot be moved here"
+    tried = programs.run([sys.executable, "-m", __name__], env=os.environ, seconds=PROBE_SECONDS)
+    return "" if tried.exit == 0 else "the clock of a process cannot be moved here"
 
 
 def move(path: Path, seconds: int) -> None:

@@ -74,6 +74,27 @@ def test_no_configuration_of_a_repository_runs_a_program(repository: Path, monke
     assert not ran.exists()
 
 
+@pytest.mark.parametrize("path", [".", "", "bin:/nowhere", "{}"])
+def test_a_program_in_the_folder_is_not_run_by_a_relative_path(
+    path: str, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder comes from whoever wrote the check; a relative entry of PATH would name the programs that lie in it."""
+    ran = repository / "ran"
+    for place in (repository, repository / "bin"):
+        place.mkdir(exist_ok=True)
+        for name in ("git", "make"):
+            (place / name).write_text(f"#!/bin/sh\n/bin/touch {ran}\n")
+            (place / name).chmod(0o755)
+    control = path == "{}"
+    monkeypatch.chdir(repository)
+    monkeypatch.setenv("PATH", path.format(repository))
+    branch = looked(perdure.GitRef("fix-42", folder=str(repository)))
+    command = looked(perdure.Command(("make",), folder=str(repository)), commands=[("make",)])
+    assert ran.exists() is control  # the control: by its absolute path it is found and run
+    if not control:
+        assert {branch.standing, command.standing} == {"unknown"}
+
+
 def test_control_the_trap_works(repository: Path) -> None:
     ran = repository / "ran"
     trap = repository / "trap"

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from perdure.effects import ledger
-from perdure.effects.acting import Acting
 from perdure.effects.commands import CallFunction, CallOutcome, CheckLease, Read, Write
+from perdure.effects.effect_engine import EffectEngine
 from perdure.effects.ledger import Intent
 from perdure.effects.settling import Action
 from perdure.effects.tool import Tool, digest_of, tool
@@ -245,24 +245,24 @@ class Process:
         self.liveness, self.in_flight, self.slots = Lives(world), InFlight(), Slots()
         world.token += 1
         self.token = world.token
-        acting = Acting(self, STREAM, "worker", 1, in_run=True, token=self.token)  # type: ignore[arg-type]
-        self._steps = self._work(acting)
+        engine = EffectEngine(self, STREAM, "worker", 1, in_run=True, token=self.token)  # type: ignore[arg-type]
+        self._steps = self._work(engine)
         self._command: Any = None
         self.heard: list[Any] = [number, world.durable()]  # all that decides what it does next
 
     def write(self, verb: Any, *args: Any, actor: str, tenant: int) -> Any:
         return verb(self.world.books, *args)
 
-    def _work(self, acting: Acting) -> Any:
+    def _work(self, engine: EffectEngine) -> Any:
         found = self.world.record()
         made = self.world.tool
         if found is None and self.world.broken == "the call comes first":
             yield CallFunction(made.fn, is_async=False)
         if found is None:
             intent = Intent("send", made.kind, KEY, digest_of("send", {}), {}, made.rule)
-            found = yield from acting.dispatch_new(made, intent)
-            return (yield from acting.conclude(made, found, mine=True))
-        return (yield from acting.conclude(made, found, mine=False))
+            found, must_send = yield from engine.dispatch_effect(made, intent)
+            return (yield from engine.carry_to_end(made, found, must_send=must_send))
+        return (yield from engine.carry_to_end(made, found, must_send=False))
 
     def run(self) -> str:
         """Step it: `rested` with an action to wait for, `settled`, `stale`, `died` or `paused`."""

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.effects.sending import Sending
+from perdure.effects.effect_engine import EffectEngine
 from perdure.model.crash_points import arm
 from perdure.stores.in_flight import InFlight
 
 CALLS = [perdure.Call("c1", "post_once", {"letter": "a"}), perdure.Call("c2", "post_once", {"letter": "b"})]
 
-DISPATCHES, RESPONDS = "perdure.effects.approvals.dispatch_meant", "perdure.effects.batch.respond"
+DISPATCHES, RESPONDS = "perdure.effects.commits.dispatch_for_call", "perdure.effects.commits.respond_and_plan_batch"
 
 
 @perdure.tool
@@ -98,7 +98,7 @@ def test_a_caller_that_is_stopped_before_it_sends_says_so(session):
 
 
 def test_control_nobody_says_it(session, monkeypatch):
-    monkeypatch.setattr(Sending, "_take_back", lambda *_: ())
+    monkeypatch.setattr(EffectEngine, "_take_back_dispatch", lambda *_: ())
     disarm = arm("effect.dispatch.after", stop)
     with pytest.raises(KeyboardInterrupt):
         act(session)
@@ -182,7 +182,7 @@ def test_a_caller_takes_back_only_what_it_dispatched_itself(tmp_path, monkeypatc
 
 
 def test_control_without_the_word_it_seems_to_be_sent_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr(Sending, "_take_back", lambda *_: ())
+    monkeypatch.setattr(EffectEngine, "_take_back_dispatch", lambda *_: ())
 
     async def acted() -> None:
         async with perdure.aopen(f"sqlite:///{tmp_path}/a.db") as store:

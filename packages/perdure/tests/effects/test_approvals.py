@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import perdure
-from perdure.effects import approvals, ledger
+from perdure.effects import commits, ledger
 from perdure.model.crash_points import arm
 
 
@@ -47,7 +47,10 @@ def test_who_was_asked_is_waited_for_whoever_calls_next(url):
 
 
 def test_control_nobody_looks_whether_somebody_was_asked(url, monkeypatch):
-    monkeypatch.setattr(approvals, "dispatch_meant", ledger.dispatch)
+    def dispatched_unasked(tx, stream, intent, dispatcher):
+        return ledger.dispatch(tx, stream, intent, dispatcher.sender)
+
+    monkeypatch.setattr(commits, "dispatch_for_call", dispatched_unasked)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         asked_and_called_again(url)
 

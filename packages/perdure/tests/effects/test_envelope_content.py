@@ -15,7 +15,7 @@ import pytest
 import perdure
 from perdure import errors
 from perdure.effects import envelope, timeline
-from perdure.effects.sending import Sending
+from perdure.effects.effect_engine import EffectEngine
 from perdure.model import crash_points
 from perdure.model.limits import PAGE_MAX_ROWS
 from perdure.model.records.envelope import Envelope, RunVerdict, Standing
@@ -177,7 +177,7 @@ def run_with_a_dispatched_effect(store: perdure.Store, kind: str) -> perdure.Run
     try:
         # The dead take nothing back.
         with (
-            patch.object(Sending, "_take_back", lambda *_: ()),
+            patch.object(EffectEngine, "_take_back_dispatch", lambda *_: ()),
             contextlib.suppress(Died),
         ):
             store.drive(perdure.agent(name=f"run_{kind}")(lambda run: run.act(tool, 1)), key=kind)

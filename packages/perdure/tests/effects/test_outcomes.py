@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import apsw
 import pytest
 
@@ -166,7 +164,7 @@ def taken_back(store: perdure.Store, *, again: bool) -> EffectRecord:
     write, stream, seq = store._caller.write, session._stream, effect.record.seq
     if again:
         write(ledger.doubt, stream, seq, 1, EffectError("Lost", "no reply"))
-        write(ledger.dispatch_again, stream, seq, 1, ledger.Sender(store._caller.core.holder, 1))
+        write(ledger.begin_attempt_again, stream, seq, 1, ledger.Sender(store._caller.core.holder, 1))
     said = Outcome(error=EffectError("Stopped", "before its call"), by=ledger.UNSENT)
     return write(ledger.unsent, stream, seq, 2 if again else 1, said)
 
@@ -181,6 +179,5 @@ def test_an_attempt_that_was_not_sent_is_planned_again_unless_one_before_it_may_
 def test_what_is_said_late_says_that_it_is_late():
     """By that a woken sender's word about his own attempt is told from that of whoever has the run."""
     for error in (None, perdure.Failed("no"), perdure.Unavailable("away"), RuntimeError("torn")):
-        verb, said = outcomes.said_late(perdure.tool(kind="keyed")(lambda *, key: key), "result", error)
-        by = verb.keywords["by"] if isinstance(verb, partial) else said.by
-        assert by == outcomes.LATE, error
+        late = outcomes.late_answer(perdure.tool(kind="keyed")(lambda *, key: key), "result", error)
+        assert late.outcome.by == outcomes.LATE, error

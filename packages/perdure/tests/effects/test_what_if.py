@@ -16,8 +16,8 @@ from perdure.handles.sync.run import Run
 from perdure.model.records.effects import EffectState, ToolKind
 from perdure.model.records.envelope import Document, EffectPart
 from perdure.model.records.runs import RunStatus
-from perdure.runtime import outward
 from perdure.runtime.agent import agent
+from perdure.runtime.run_engine import RunEngine
 from perdure_testing.clock import FakeClock
 from perdure_testing.contract.sync.what_if import SendingWorld, reviewing
 
@@ -36,14 +36,14 @@ def test_control_without_the_question_it_acts_unasked(monkeypatch):
     asked, unasked = SendingWorld(), SendingWorld()
     assert forked_and_driven(asked) == "waiting"
     assert len(asked.done) == 1
-    monkeypatch.setattr(outward, "_asked_first", lambda _: None)
+    monkeypatch.setattr(RunEngine, "_what_if_question", lambda _: None)
     assert forked_and_driven(unasked) == "completed"
     assert len(unasked.done) == 2
 
 
 def drawn_by_itself(run):
     """As if a fork drew numbers of its own."""
-    return hashlib.sha256(run._driving.stream.uid + run._here().next_place(run._driving.replay.cut).encode()).digest()
+    return hashlib.sha256(run._engine.stream.uid + run._here().next_place(run._engine.replay.cut).encode()).digest()
 
 
 def test_control_a_fork_that_draws_other_numbers_is_noticed(monkeypatch):

@@ -6,6 +6,7 @@ import pytest
 
 import forked
 import perdure
+from installed import stores_here
 from perdure.errors import Conflict
 from perdure_testing.clock import FakeClock
 
@@ -21,7 +22,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.fixture(params=["sqlite", "files", "postgres"])
+@pytest.fixture(params=stores_here("sqlite", "files", "postgres"))
 def url(request, tmp_path):
     if request.param == "postgres":
         return request.getfixturevalue("postgres_store")

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 import perdure
+from installed import stores_here
 from perdure.stores import migrate, schema_upgrade
 from perdure_testing.clock import FakeClock
 
 NEWER = 4711
 
 
-@pytest.fixture(params=["sqlite", "files", "postgres"])
+@pytest.fixture(params=stores_here("sqlite", "files", "postgres"))
 def url(request, tmp_path) -> str:
     if request.param == "postgres":
         return request.getfixturevalue("postgres_store")

@@ -17,6 +17,7 @@ import pytest
 
 import perdure
 from furnished import furnish
+from installed import needs
 from perdure import errors
 from perdure.interchange import bundle_in, bundle_out
 from perdure.model.records.effects import EffectState
@@ -291,7 +292,7 @@ def test_who_finds_the_name_taken_by_the_same_stream_has_it_already(
     """On PostgreSQL others commit between the look for the stream and the look for its name."""
     furnish(source)
     source.export(bundle, everything=True)
-    taken, carry, places = bundle_in._taken, bundle_in.carry, f"file://{tmp_path}/places"
+    taken, carry, places = bundle_in._clash, bundle_in.carry, f"file://{tmp_path}/places"
     with perdure.open(postgres_store, artifacts=places) as one, perdure.open(postgres_store, artifacts=places) as other:
 
         def another_is_faster(reads, coming):
@@ -300,12 +301,12 @@ def test_who_finds_the_name_taken_by_the_same_stream_has_it_already(
             return taken(reads, coming)
 
         def carry_and_meet(*given):
-            monkeypatch.setattr(bundle_in, "_taken", another_is_faster)  # in the transaction that comes next
+            monkeypatch.setattr(bundle_in, "_clash", another_is_faster)  # in the transaction that comes next
             return carry(*given)
 
         monkeypatch.setattr(bundle_in, "carry", carry_and_meet)
         assert one.import_(bundle).added == 0
-        assert bundle_in._taken is taken
+        assert bundle_in._clash is taken
 
 
 async def _there_and_back(source, bundle, url):
@@ -448,6 +449,7 @@ def test_an_imported_run_that_nobody_has_driven_yet_is_parked_too(source, target
         target.drive(sender, key="k", session="a")
 
 
+@needs("perdure-files")
 def test_a_copy_stays_a_copy_when_a_files_store_makes_its_tables_anew(source, bundle, tmp_path):
     handle = waiting_run(source)
     source.export(bundle, ["a"])

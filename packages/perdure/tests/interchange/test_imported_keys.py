@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import perdure
+from installed import stores_here
 from perdure import errors
 from perdure.model.records.runs import RunStatus
 from perdure.upkeep.health import examine
@@ -33,7 +34,7 @@ def ordered(url: str) -> str:
         return store.drive(nightly, key="tonight")
 
 
-@pytest.fixture(params=["sqlite", "postgres", "files"])
+@pytest.fixture(params=stores_here("sqlite", "postgres", "files"))
 def store(request, tmp_path):
     if request.param == "postgres":
         url = request.getfixturevalue("postgres_store")

@@ -310,7 +310,7 @@ def test_the_quick_look_through_arguments_gives_the_digest_of_the_walk(value: ob
         ["tool", {"$": value}],
         ["tool", {"ü": value, "a b": 1}],
     ):
-        walked = json.dumps(to_plain(parts, kept=True), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        walked = json.dumps(to_plain(parts, from_store=True), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         assert digest(parts) == hashlib.sha256(b"perdure value 1\0" + walked.encode()).digest()
 
 

@@ -97,10 +97,10 @@ def test_a_stem_is_never_longer_than_its_word_by_more_than_its_e(word: str) -> N
 
 def test_what_is_remembered_of_tokens_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_KNOWN_MAX", 10)
-    monkeypatch.setattr(module, "_known", {})
+    monkeypatch.setattr(module, "_words_by_token", {})
     for i in range(100):
         assert words(f"word{i}") == [f"word{i}"]
-    assert len(module._known) <= 10
+    assert len(module._words_by_token) <= 10
 
 
 def test_stop_words_are_left_out() -> None:

@@ -10,6 +10,7 @@ import apsw
 import pytest
 
 import perdure
+from installed import stores_here
 from perdure.interchange.move import move
 from perdure.log.actors import is_random
 from perdure.stores.core import open_core
@@ -17,7 +18,7 @@ from perdure.stores.core import open_core
 ALICE = "alice@example.org"
 
 
-@pytest.fixture(params=["sqlite", "postgres", "files"])
+@pytest.fixture(params=stores_here("sqlite", "postgres", "files"))
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgres":
         return request.getfixturevalue("postgres_store")

@@ -2,7 +2,7 @@
 
 A server that has planned a prepared statement five times may keep one plan for all parameters. In a store with one long and many
 short sessions that plan can read the long one again for each row. So statements that give a page are planned for each use
-(docs/decisions/0158-pages-are-planned-for-each-use.md). Here each statement runs as the product runs it, and the server says how
+(docs/decisions/0158). Here each statement runs as the product runs it, and the server says how
 many blocks it took. `PERDURE_BASE=ff295087 pytest …` compares them with the statements of a commit, in a store of PERDURE_COPIES.
 """
 

@@ -278,7 +278,7 @@ async def two_steps(run: perdure.AsyncRun) -> None:
 
 async def run_steps(run: perdure.AsyncRun) -> list[Any]:
     """The steps of a run by now: whether a drive is the first one, which a program should not know."""
-    return [entry.record for _, entry in run._driving.replay.journal.entries if entry.what == "step"]
+    return [entry.record for _, entry in run._engine.replay.journal.entries if entry.kind == "step"]
 
 
 class ShuffledLoop(asyncio.SelectorEventLoop):
@@ -551,7 +551,7 @@ def sweep(options: argparse.Namespace) -> int:
     if options.unheld:
         from perdure.runtime.journal import Journal
 
-        Journal.holding = lambda *_: None  # type: ignore[method-assign]
+        Journal.place_that_holds = lambda *_: None  # type: ignore[method-assign]
     wanted = {*options.pairs}
     pairs = [pair for pair in pairs_to_live() if not wanted or ":".join(pair) in wanted or pair[0] in wanted]
     counts: Counter[str] = Counter()

@@ -14,7 +14,7 @@ import pytest
 import perdure
 from perdure.planes.execution import waits
 from perdure.runtime.agent import DECLARED
-from perdure.runtime.driving import LOOK_SECONDS, QUIET_LOOKS
+from perdure.runtime.branch_waits import LOOK_SECONDS, QUIET_LOOKS
 from perdure_testing.clock import FakeClock
 
 SEEN: list[str] = []

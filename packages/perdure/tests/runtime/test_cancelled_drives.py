@@ -1,7 +1,6 @@
 """Drives that are cancelled from outside: the run continues from its records, and nothing is lost or done twice (P2, P4, P13).
 
-The sweep in full: `PERDURE_ROUNDS=2000 pytest packages/perdure/tests/runtime/test_cancelled_drives.py -k sweep`,
-or `cancelling.py` as a program.
+The sweep in full: `PERDURE_ROUNDS=2000 pytest tests/runtime/test_cancelled_drives.py -k sweep`, or `cancelling.py` as a program.
 """
 
 from __future__ import annotations
@@ -19,8 +18,10 @@ import pytest
 
 import perdure
 from forked import Program
-from perdure.runtime import driver, interrupted, resting, shells
-from perdure.runtime.driving import Driving, is_cancellation
+from installed import stores_here
+from perdure.runtime import branch_waits, driver, shells
+from perdure.runtime.run_engine import RunEngine
+from perdure.runtime.run_state import is_cancellation
 from perdure.upkeep import health
 from perdure_testing.clock import FakeClock
 from runtime import cancelling
@@ -28,7 +29,7 @@ from runtime.cancelling import Witness
 
 ROUNDS = int(os.environ.get("PERDURE_ROUNDS", "0"))
 CASES = {"sqlite": 12, "files": 4, "postgres": 4}
-FIXTURE = Path(__file__).parents[4] / "tests" / "fixtures" / "interrupted" / "ff295087.sql"
+FIXTURE = Path(__file__).parent.parent / "fixtures" / "interrupted" / "ff295087.sql"
 IN_PROCESS = [way for way in cancelling.WAYS if way != "ctrl-c"]  # the last one forks, and this process has threads
 
 
@@ -38,7 +39,7 @@ def url_of(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/a.db" if store == "sqlite" else f"files:///{tmp_path}/a"
 
 
-@pytest.mark.parametrize("store", CASES)
+@pytest.mark.parametrize("store", stores_here(*CASES))
 def test_a_sweep_over_the_steps_of_the_event_loop(store, request, tmp_path) -> None:
     url = url_of(store, request, tmp_path)
     most = cancelling.CASES_A_PROGRAM if ROUNDS else 4
@@ -48,24 +49,24 @@ def test_a_sweep_over_the_steps_of_the_event_loop(store, request, tmp_path) -> N
     assert counts["cancelled"] >= CASES[store]
 
 
-async def in_one_task(driving: Driving, shell: Any) -> Any:
+async def in_one_task(engine: RunEngine, shell: Any) -> Any:
     """`shells._apart`, as it was: nobody can tell whose cancellation it is."""
-    return await shell.run(driver.drive(driving))
+    return await shell.run(driver.drive_run(engine))
 
 
-judged = resting._raised
+judged = driver._raised_by_agent
 
 
-def raised_before(driving: Driving, error: BaseException) -> bool:
-    """`resting._raised`, as it was."""
+def raised_before(engine: RunEngine, error: BaseException) -> bool:
+    """`driver._raised_by_agent`, as it was."""
     task = asyncio.current_task()
-    return not (is_cancellation(error) and task is not None and task.cancelling()) and judged(driving, error)
+    return not (is_cancellation(error) and task is not None and task.cancelling()) and judged(engine, error)
 
 
 def test_control_a_drive_that_records_what_its_own_end_interrupted_is_stranded(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(shells, "_apart", in_one_task)
-    monkeypatch.setattr(resting, "_raised", raised_before)
-    monkeypatch.setattr(interrupted, "OVERDUE_US", 200_000)
+    monkeypatch.setattr(driver, "_raised_by_agent", raised_before)
+    monkeypatch.setattr(branch_waits, "OVERDUE_US", 200_000)
     url = f"sqlite:///{tmp_path}/a.db"
     count, expected = cancelling.expectation(url, 0, "expected", tmp_path)
     faults: list[str] = []
@@ -369,7 +370,7 @@ class Heard(logging.Handler):
 
 @pytest.fixture(autouse=True)
 def heard(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(interrupted, "LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(branch_waits, "CANCELLATION_LOOK_SECONDS", 0.005)
     log, handler = logging.getLogger("perdure.run"), Heard(logging.INFO)
     level = log.level
     Heard.lines.clear()

@@ -10,26 +10,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from perdure.effects import (
-    acting,
-    approvals,
-    batch,
-    composed,
-    ending,
-    ledger,
-    operator_verbs,
-    outcomes,
-    sending,
-    settling,
-)
+from perdure.effects import commits, effect_engine, ending, ledger, operator_verbs, outcomes, settling
+from perdure.effects.commits import Dispatcher
+from perdure.effects.effect_engine import EffectEngine
 from perdure.effects.settling import Action, Advice
 from perdure.errors import Error
 from perdure.handles.aio.run import AsyncSaga as Saga
 from perdure.planes.execution import leases, runs, steps, waits
-from perdure.runtime import outward, places, run_replay, undoing
-from perdure.runtime.driving import Driving, Hold, Sagas
+from perdure.runtime import current_branch, driver, run_engine
 from perdure.runtime.invoking import Flight
-from perdure.runtime.journal import Journal
+from perdure.runtime.journal import BranchPoint, BranchSpan, Journal
+from perdure.runtime.run_engine import RunEngine
+from perdure.runtime.run_state import Hold, RunState, Sagas
 from perdure.stores.tool_limits import Slots
 from perdure_testing.contract.aio.acting import AsyncActingContract
 from perdure_testing.contract.aio.batch import AsyncBatchContract, AsyncLimitsContract
@@ -55,9 +47,9 @@ CHANGED = {
     change[0]: dict(zip(("change", "place", "expected", "found"), change, strict=True)) for change in Deployed.CHANGES
 }
 as_written = ledger._move
-planned_whole = batch.plan_all
+planned_whole = commits.plan_batch
 taken_at_once = Slots.take
-found_done_in = Sagas.done_in
+found_to_undo = Sagas.effects_to_undo
 
 
 def loose_arrow(tx: Any, stream: Any, found: Any, verb: str, *rest: Any) -> Any:
@@ -74,19 +66,23 @@ def always_rest(
     runs.wait(tx, stream, reason, min(times, default=None))
 
 
-def first_alone(tx: Any, stream: Any, batch: Any, sender: Any, *, first: bool) -> Any:
+def first_alone(tx: Any, stream: Any, batch: Any, dispatcher: Any, *, first: bool) -> Any:
     """A batch of which only the first call is written down; the others are planned when it is their turn."""
-    begun = planned_whole(tx, stream, batch[:1], sender, first=first)
+    begun = planned_whole(tx, stream, batch[:1], dispatcher, first=first)
     return begun + [(begun[0][0], False) for _ in batch[1:]]
 
 
-def careless(after: int, sender: Any, _may_begin: Any, verb: Any) -> Any:
+def careless(tx: Any, stream: Any, made: Any, outcome: Any, following: int, dispatcher: Any) -> Any:
     """The next effect is dispatched though the run was called off."""
+    ended = commits.commit_and_answer_call(tx, stream, made, outcome)
+    dispatcher.dispatched = ledger.begin_next_attempt(tx, stream, following, dispatcher.sender)
+    return ended, dispatcher.dispatched
 
-    def both(tx: Any, stream: Any, *args: Any) -> Any:
-        return composed.answering(verb)(tx, stream, *args), ledger.dispatch_planned(tx, stream, after, sender)
 
-    return both
+def unchecked(tx: Any, stream: Any, intent: Any, dispatcher: Any) -> Any:
+    """An effect is dispatched though the run was called off."""
+    dispatcher.dispatched = ledger.begin_first_attempt(tx, stream, intent, dispatcher.sender)
+    return dispatcher.dispatched, True
 
 
 def no_doubt_left(*_: Any) -> Iterator[Any]:
@@ -96,11 +92,11 @@ def no_doubt_left(*_: Any) -> Iterator[Any]:
 
 async def entered_unseen(saga: Any) -> Any:
     """A saga that nobody counts."""
-    saga._mark = saga._run._here().mark(saga._run._driving.replay.cut)
+    saga._mark = saga._run._here().mark(saga._run._engine.replay.cut)
     return saga
 
 
-def remembered(_driving: Any, meant: Any, _known_seq: int) -> Iterator[Any]:
+def remembered(_engine: Any, meant: Any, _known_seq: int) -> Iterator[Any]:
     """What is meant is taken to be new, whatever a restore lost."""
     yield from ()
     return meant
@@ -120,11 +116,11 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_the_same_key_gives_the_stored_result_without_a_call", {},
     ),
     "the result of a call lands with its effect": (
-        sending, "answering", lambda verb: verb, AsyncActingContract,
+        commits, "answer_call", lambda *_: None, AsyncActingContract,
         "test_the_result_of_a_call_lands_in_the_same_commit", {},
     ),
     "a call is looked for before anything is sent": (
-        sending, "for_call", lambda verb: verb, AsyncActingContract,
+        commits, "intent_for_call", lambda _tx, _stream, intent: intent, AsyncActingContract,
         "test_a_call_that_nobody_made_is_refused_before_anything_is_sent", {},
     ),
     "retries have an end": (
@@ -133,7 +129,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
     ),
     "a settlement is a person's, once": (
         operator_verbs, "settle",
-        lambda tx, stream, seq, verdict, by, about, **_: composed.arriving(operator_verbs._settlement(verdict))(
+        lambda tx, stream, seq, verdict, by, about, **_: commits.settle_and_wake(
             tx, stream, seq, 1, operator_verbs._outcome(verdict, by)
         ), AsyncActingContract, "test_of_two_who_settle_one_does", {},
     ),
@@ -150,11 +146,11 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_a_result_that_cannot_be_kept_happened_all_the_same", {},
     ),
     "verdicts of guards are recorded": (
-        acting, "guarded", lambda *_: ([], None), AsyncGuardsContract,
+        effect_engine, "verdicts_of", lambda *_: ([], None), AsyncGuardsContract,
         "test_verdicts_of_guards_are_recorded_also_when_they_pass", {},
     ),
     "an approval binds to its call": (
-        approvals, "is_approved", lambda *_: True, AsyncGuardsContract, "test_no_answer_in_time_is_a_no", {},
+        commits, "is_approved", lambda *_: True, AsyncGuardsContract, "test_no_answer_in_time_is_a_no", {},
     ),
     "an approval is used once": (
         waits, "spend", lambda *_: None, AsyncWaitsContract, "test_an_approval_is_of_one_call_and_is_used_once", {},
@@ -163,7 +159,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         leases, "check_lease", lambda *_: None, AsyncRunsContract, "test_a_stale_lease_writes_nothing", {},
     ),
     "a changed program is noticed": (
-        Journal, "take", lambda journal, place, *_: getattr(journal._entries.get(place), "record", None),
+        Journal, "record_at", lambda journal, place, *_: getattr(journal._entries.get(place), "record", None),
         AsyncProgramsContract, "test_a_changed_program_is_named_and_does_nothing", CHANGED["more"],
     ),
     "what is left out is noticed": (
@@ -171,7 +167,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         CHANGED["fewer"],
     ),
     "a step that ended its run is tried again": (
-        Hold, "forget_unsaid", lambda _: None, AsyncRetryingContract,
+        Hold, "forget_unrecorded_steps", lambda _: None, AsyncRetryingContract,
         "test_a_step_is_done_anew_whatever_its_program_made_of_its_failure", {},
     ),
     "the step that ended its run is done anew": (
@@ -197,15 +193,15 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         Saga, "__aenter__", entered_unseen, AsyncUndoingContract, "test_a_saga_is_not_cut", {},
     ),
     "what a saga holds is where it is": (
-        places.BranchPoint, "was_begun_after", lambda mark, branch: branch != mark.path, AsyncUndoingContract,
+        BranchPoint, "was_begun_after", lambda mark, branch: branch != mark.path, AsyncUndoingContract,
         "test_what_was_begun_before_stays_whatever_finishes_first", {"asks": True},
     ),
     "what was stopped is undone though it was not reached": (
-        places.BranchSpan, "ends", lambda *_: False, AsyncUndoingContract,
+        BranchSpan, "ends", lambda *_: False, AsyncUndoingContract,
         "test_a_task_that_was_stopped_is_undone_at_every_replay", {},
     ),
     "nothing arrives after it was undone": (
-        acting.Acting, "landed", no_doubt_left, AsyncUndoingContract,
+        EffectEngine, "advice_until_landed", no_doubt_left, AsyncUndoingContract,
         "test_what_was_given_up_is_undone_only_when_it_can_no_longer_arrive", {},
     ),
     "a parked run undoes when it is cancelled": (
@@ -217,11 +213,11 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         "test_a_probe_that_cannot_tell_now_is_asked_again", {},
     ),
     "a restore forgets": (
-        outward, "_unforgotten", remembered, AsyncRestoredContract,
+        RunEngine, "_doubt_if_forgotten", remembered, AsyncRestoredContract,
         "test_a_probe_is_asked_before_something_new_is_sent", {},
     ),
     "a restore forgets batches, too": (
-        outward, "_may_be_forgotten", lambda *_: False, AsyncRestoredContract,
+        RunEngine, "_maybe_forgotten", lambda *_: False, AsyncRestoredContract,
         "test_what_follows_from_something_found_out_anew_is_asked_about", {"kind": "keyed", "batch": True},
     ),
     "after a restore other arguments may have been sent": (
@@ -232,7 +228,7 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         runs, "is_known", lambda *_: True, AsyncRestoredContract, "test_a_child_is_as_wary_as_its_parent", {},
     ),
     "what a stopped task did more of is not missed": (
-        Journal, "forget_in", lambda *_: None, AsyncForgottenContract, "test_what_nobody_waits_for_is_not_missed", {},
+        Journal, "forget_branches", lambda *_: None, AsyncForgottenContract, "test_what_nobody_waits_for_is_not_missed", {},
     ),
     "the effect that ended its run is tried again": (
         ledger, "revive", lambda *_: None, AsyncRunsContract, "test_only_the_effect_that_ended_it_is_tried_again", {},
@@ -241,34 +237,34 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         runs, "_by_key", lambda *_: None, AsyncRunsContract, "test_the_same_key_is_the_same_run", {},
     ),
     "a cut loses sight of nothing": (
-        run_replay, "cut", lambda tx, stream, *_: (runs.cut(tx, stream), tx.seq(stream)), AsyncCutsContract,
+        run_engine, "cut_run", lambda tx, stream, *_: (runs.cut(tx, stream), tx.seq(stream)), AsyncCutsContract,
         "test_a_cut_must_not_lose_sight_of_anything", {},
     ),
     "a run that waits has its time": (
-        Hold, "check_going", lambda _: None, AsyncSagasContract,
+        Hold, "check_may_continue", lambda _: None, AsyncSagasContract,
         "test_a_cancelled_run_undoes_what_it_did", {},
     ),
     "a cancelled run undoes": (
         ending, "_can_undo", lambda *_: False, AsyncSagasContract, "test_a_cancelled_run_undoes_what_it_did", {},
     ),
     "undoing goes in reverse": (
-        Sagas, "done_in", lambda *about: found_done_in(*about)[::-1],
+        Sagas, "effects_to_undo", lambda *about: found_to_undo(*about)[::-1],
         AsyncSagasContract, "test_what_was_done_is_undone_in_reverse", {},
     ),
     "a saga settles what it interrupted": (
-        undoing, "_settle_left", no_doubt_left, AsyncBranchesContract,
+        RunEngine, "_settle_effects_in", no_doubt_left, AsyncBranchesContract,
         "test_a_saga_settles_what_it_interrupted_and_leaves_other_branches_alone", {},
     ),
     "an answer in the meantime is not lost": (
-        run_replay, "go_to_rest", always_rest, AsyncBranchesContract,
+        driver, "go_to_rest", always_rest, AsyncBranchesContract,
         "test_an_answer_that_comes_while_another_branch_works_is_not_lost", {},
     ),
     "tasks are numbered": (
-        places, "number_branches", lambda _: None, AsyncBranchesContract, "test_branches_replay_whatever_finishes_first",
+        current_branch, "number_branches", lambda _: None, AsyncBranchesContract, "test_branches_replay_whatever_finishes_first",
         {"seed": 0},
     ),
     "what an agent catches does not end its run": (
-        Driving, "check_returned", lambda _: None, AsyncBranchesContract,
+        RunState, "check_returned", lambda _: None, AsyncBranchesContract,
         "test_what_an_agent_catches_does_not_end_its_run", {},
     ),
     "the children of a cancelled run are cancelled": (
@@ -286,25 +282,25 @@ CONTROLS: dict[str, tuple[Any, str, Any, type, str, dict[str, Any]]] = {
         ), AsyncChildrenContract, "test_what_a_failed_run_waited_for_is_waited_for_anew", {},
     ),
     "a result lands with the next dispatch": (
-        sending.Sending, "_try_slot", lambda *_: False, AsyncBatchContract, "test_n_calls_take_n_and_one_commits",
+        EffectEngine, "_try_slot", lambda *_: False, AsyncBatchContract, "test_n_calls_take_n_and_one_commits",
         {"count": 2},
     ),
     "all calls are planned with the answer": (
-        batch, "plan_all", first_alone, AsyncBatchContract, "test_all_calls_are_known_before_the_first_is_sent", {},
+        commits, "plan_batch", first_alone, AsyncBatchContract, "test_all_calls_are_known_before_the_first_is_sent", {},
     ),
     "a cancelled run begins no further call": (
-        sending, "followed_by", careless, AsyncBatchContract, "test_a_cancelled_run_sends_no_further_call", {},
+        commits, "end_and_dispatch_next", careless, AsyncBatchContract, "test_a_cancelled_run_sends_no_further_call", {},
     ),
     "who dispatches sees in that commit whether his run is cancelled": (
-        sending, "unless_stopped", lambda _check, verb: verb, AsyncEndingsContract,
+        commits, "dispatch_under_lease", unchecked, AsyncEndingsContract,
         "test_a_cancel_that_is_first_seen_by_the_commit_of_a_dispatch_lets_nothing_be_sent", {"sends": "an effect"},
     ),
     "so does who dispatches the first of a batch": (
-        sending.Sending, "may_begin", True, AsyncEndingsContract,
+        Dispatcher, "may_begin", True, AsyncEndingsContract,
         "test_a_cancel_that_is_first_seen_by_the_commit_of_a_dispatch_lets_nothing_be_sent", {"sends": "a batch"},
     ),
     "a slot comes back": (
-        sending.Sending, "_give_slot", lambda *_: None, AsyncLimitsContract,
+        EffectEngine, "_give_slot", lambda *_: None, AsyncLimitsContract,
         "test_a_slot_comes_back_whatever_happens", {},
     ),
     "a limit holds": (

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.runtime import driver
 from perdure.runtime.journal import Journal
+from perdure.runtime.run_engine import RunEngine
 
 
 class Slow:
@@ -226,7 +226,7 @@ def test_control_a_run_that_ends_leaves_its_doubt_to_nobody(url, monkeypatch):
         assert completes
         yield from ()
 
-    monkeypatch.setattr(driver, "settle_open", nothing)
+    monkeypatch.setattr(RunEngine, "settle_open_effects", nothing)
 
     async def story() -> None:
         async with await perdure.aopen(url) as store:

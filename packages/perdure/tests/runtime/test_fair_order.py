@@ -9,6 +9,7 @@ from itertools import islice
 import pytest
 
 import perdure
+from installed import stores_here
 from perdure.errors import Invalid
 from perdure.handles.aio.store import AsyncStore
 from perdure.handles.colours import run_for
@@ -34,7 +35,7 @@ async def takes_turns(run, who, *, waits=False):
     return who
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres", "files"])
+@pytest.fixture(params=stores_here("memory", "sqlite", "postgres", "files"))
 def store_url(request, tmp_path):
     urls = {"memory": lambda: "memory:", "sqlite": lambda: f"sqlite:///{tmp_path}/a.db",
             "files": lambda: f"files:///{tmp_path}/a", "postgres": lambda: request.getfixturevalue("postgres_store")}  # fmt: skip

@@ -23,14 +23,14 @@ def wait(place: str | None, state: WaitState, effect: int | None = None) -> Wait
 
 def test_what_is_recorded_is_given_and_then_nothing_is_left():
     journal = Journal([step("0//1"), step("0//2")])
-    assert journal.replaying
-    assert journal.take("0//1", "step", "look", "d").value == "value 0//1"
-    assert journal.take("0//3", "step", "look", "d") is None
+    assert journal.is_replaying
+    assert journal.record_at("0//1", "step", "look", "d").value == "value 0//1"
+    assert journal.record_at("0//3", "step", "look", "d") is None
     with pytest.raises(Changed):
         journal.check_used_up()
-    assert journal.take("0//2", "step", "look", "d").value == "value 0//2"
+    assert journal.record_at("0//2", "step", "look", "d").value == "value 0//2"
     journal.check_used_up()
-    assert (journal.replaying, len(journal)) == (False, 2)
+    assert (journal.is_replaying, len(journal)) == (False, 2)
 
 
 @pytest.mark.parametrize(
@@ -48,10 +48,10 @@ def test_what_is_recorded_is_given_and_then_nothing_is_left():
 def test_something_else_is_named_with_its_place(taken, expected, found):
     journal = Journal([step("0/1.2/7")])
     with pytest.raises(Changed) as changed:
-        journal.take("0/1.2/7", *taken)
+        journal.record_at("0/1.2/7", *taken)
     assert changed.value.facts == {"place": "0/1.2/7", "expected": expected, "found": found}
     assert "run.patched" in changed.value.hint
-    assert journal.replaying  # it was not taken
+    assert journal.is_replaying  # it was not taken
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 import perdure
 from perdure.model.crash_points import arm
-from perdure.runtime import undoing
+from perdure.runtime.run_engine import RunEngine
 
 
 class Stop(BaseException):
@@ -80,5 +80,5 @@ def test_what_was_sent_in_a_branch_that_was_stopped_is_settled_and_undone(url):
 
 
 def test_control_what_was_under_way_is_not_looked_at(url, monkeypatch):
-    monkeypatch.setattr(undoing, "_settle_left", lambda *_: iter(()))
+    monkeypatch.setattr(RunEngine, "_settle_effects_in", lambda *_: iter(()))
     assert ended(url)[0] == ["+"]

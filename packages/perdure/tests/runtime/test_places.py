@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from perdure.errors import Invalid, Refused
-from perdure.runtime import places
-from perdure.runtime.places import Branch, BranchPoint, BranchSpan, is_below, standing_in
+from perdure.runtime import current_branch
+from perdure.runtime.current_branch import in_branch
+from perdure.runtime.journal import Branch, BranchPoint, BranchSpan, is_below
 
 
 def test_places_are_counted_in_their_branch():
@@ -58,16 +59,16 @@ def test_what_is_below_a_branch(place, path, below):
 
 def test_a_run_is_not_used_inside_its_steps():
     trunk = Branch()
-    places.refuse_inside()  # in a thread of one's own nothing is known, and nothing refused
-    with standing_in(trunk):
-        places.refuse_inside()
-        assert places.current(trunk) is trunk
+    current_branch.refuse_inside()  # in a thread of one's own nothing is known, and nothing refused
+    with in_branch(trunk):
+        current_branch.refuse_inside()
+        assert current_branch.current(trunk) is trunk
         with pytest.raises(Refused):
-            places.current(Branch())
-        with standing_in(None), pytest.raises(Refused):
-            places.refuse_inside()
-        with standing_in(None), pytest.raises(Refused):
-            places.current(trunk)
+            current_branch.current(Branch())
+        with in_branch(None), pytest.raises(Refused):
+            current_branch.refuse_inside()
+        with in_branch(None), pytest.raises(Refused):
+            current_branch.current(trunk)
 
 
 def test_tasks_are_numbered_in_the_order_of_their_creation():
@@ -75,17 +76,17 @@ def test_tasks_are_numbered_in_the_order_of_their_creation():
 
     async def where() -> str:
         await asyncio.sleep(0)
-        return places.current(trunk).path
+        return current_branch.current(trunk).path
 
     async def nested() -> list[str]:
         return await asyncio.gather(where(), where())
 
     async def main() -> None:
-        places.number_branches(asyncio.get_running_loop())
-        places.number_branches(asyncio.get_running_loop())  # again does nothing
-        with standing_in(trunk):
+        current_branch.number_branches(asyncio.get_running_loop())
+        current_branch.number_branches(asyncio.get_running_loop())  # again does nothing
+        with in_branch(trunk):
             assert await asyncio.gather(nested(), where(), nested()) == [["1.1", "1.2"], "2", ["3.1", "3.2"]]
-            with standing_in(None):
+            with in_branch(None):
                 await asyncio.gather(asyncio.sleep(0))  # what a step starts does not count
             assert await asyncio.gather(where()) == ["4"]
 
@@ -123,8 +124,8 @@ def test_a_task_is_finished_when_it_ends_by_itself():
     trunk = Branch()
 
     async def main() -> None:
-        places.number_branches(asyncio.get_running_loop())
-        with standing_in(trunk):
+        current_branch.number_branches(asyncio.get_running_loop())
+        with in_branch(trunk):
             done, stopped = asyncio.create_task(asyncio.sleep(0)), asyncio.create_task(asyncio.sleep(60))
             assert trunk.unfinished == {"1", "2"}
             await done

@@ -22,9 +22,9 @@ import perdure
 from perdure.cli.main import cli
 from perdure.model.records.runs import StepRecord
 from perdure.planes.execution import runs
-from perdure.runtime import holding, places, wait_for_branches
-from perdure.runtime.journal import Journal, JournalEntry
-from perdure.runtime.places import Branch, standing_in
+from perdure.runtime import branch_waits, current_branch
+from perdure.runtime.current_branch import in_branch
+from perdure.runtime.journal import Branch, Journal, JournalEntry
 
 PROGRAM = str(Path(__file__).with_name("regrouping.py"))
 SHARE = os.environ.get("PERDURE_ROUNDS", "8")  # percent
@@ -119,7 +119,7 @@ def test_the_park_names_the_record_and_the_verb_and_the_old_program_goes_on_from
 def test_a_branch_that_waits_for_something_of_its_own_may_move_and_the_hold_is_told(
     store, monkeypatch, caplog, tmp_path
 ):
-    monkeypatch.setattr(holding, "TOLD_SECONDS", 0)
+    monkeypatch.setattr(branch_waits, "TOLD_SECONDS", 0)
     old, _ = deploys()
 
     @perdure.agent(name="calling", hold=0.05)
@@ -231,45 +231,45 @@ NEW = JournalEntry("effect", "send", "n", None)
 )
 def test_which_records_hold_a_new_verb(trunk, place, held):
     branch = Branch("1", trunk)
-    found = Journal([step(place)]).holding(branch, "0/1/1", NEW, {"1"}, set())
+    found = Journal([step(place)]).place_that_holds(branch, "0/1/1", NEW, {"1"}, set())
     assert found == (place if held else None)
 
 
 def test_a_live_branch_beside_holds_the_same_verb_and_all_once_it_is_held_itself(trunk):
     branch, journal = Branch("1", trunk), Journal([step("0/2/1")])
     same = JournalEntry("step", "look", "d", None)
-    assert journal.holding(branch, "0/1/1", same, {"1"}, set()) == "0/2/1"
-    assert journal.holding(branch, "0/1/1", same._replace(digest="other"), {"1"}, set()) is None
-    assert journal.holding(branch, "0/1/1", NEW, {"1"}, {"2"}) == "0/2/1"
+    assert journal.place_that_holds(branch, "0/1/1", same, {"1"}, set()) == "0/2/1"
+    assert journal.place_that_holds(branch, "0/1/1", same._replace(digest="other"), {"1"}, set()) is None
+    assert journal.place_that_holds(branch, "0/1/1", NEW, {"1"}, {"2"}) == "0/2/1"
 
 
 def test_a_named_branch_is_held_by_what_stands_in_the_task_that_uses_it(trunk):
-    with standing_in(Branch("1", trunk)):
-        lines = places.lines_here(named := trunk.named("a"))
+    with in_branch(Branch("1", trunk)):
+        lines = current_branch.lines_here(named := trunk.named("a"))
     assert lines == {"1", ".'a'"}
-    assert Journal([step("0/1/1")]).holding(named, "0/.'a'/1", NEW, lines, set()) == "0/1/1"
+    assert Journal([step("0/1/1")]).place_that_holds(named, "0/.'a'/1", NEW, lines, set()) == "0/1/1"
 
 
 def test_what_was_reached_or_forgotten_holds_nothing(trunk):
     branch, journal = Branch("1", trunk), Journal([step("0//1"), step("0/4.1/1")])
-    journal.forget_in({"4"})
-    assert journal.holding(branch, "0/1/1", NEW, {"1"}, set()) == "0//1"
-    journal.take("0//1", "step", "look", "d")
-    assert journal.holding(branch, "0/1/1", NEW, {"1"}, set()) is None
+    journal.forget_branches({"4"})
+    assert journal.place_that_holds(branch, "0/1/1", NEW, {"1"}, set()) == "0//1"
+    journal.record_at("0//1", "step", "look", "d")
+    assert journal.place_that_holds(branch, "0/1/1", NEW, {"1"}, set()) is None
 
 
 def test_a_verb_that_is_done_anew_at_its_place_is_not_held(trunk):
     journal = Journal([step("0//1")], retried=[step("0/1/1", "model")])
     branch, again = Branch("1", trunk), JournalEntry("step", "model", "d", None)
-    assert journal.holding(branch, "0/1/1", again, {"1"}, set()) is None
-    assert journal.holding(branch, "0/1/1", NEW, {"1"}, set()) == "0//1"
+    assert journal.place_that_holds(branch, "0/1/1", again, {"1"}, set()) is None
+    assert journal.place_that_holds(branch, "0/1/1", NEW, {"1"}, set()) == "0//1"
 
 
 def test_the_end_of_a_branch_is_known_before_asyncio_tells_it():
     async def main() -> tuple[set[str], set[str]]:
         trunk = Branch()
-        places.number_branches(asyncio.get_running_loop())
-        with standing_in(trunk):
+        current_branch.number_branches(asyncio.get_running_loop())
+        with in_branch(trunk):
             done, stopped = asyncio.create_task(asyncio.sleep(0)), asyncio.create_task(asyncio.sleep(60))
         stopped.cancel()
         while not (done.done() and stopped.done()):
@@ -302,12 +302,12 @@ def test_the_saga_of_an_effect_is_part_of_its_record_and_an_old_record_fits_ever
             journal = Journal(effects=[record])
             about = (effect.record.place or "", "effect", "send", record.digest, None, sagas)
             if sagas in scopes:
-                assert journal.take(*about) is record
+                assert journal.record_at(*about) is record
             else:
                 with pytest.raises(
                     perdure.Changed, match="inside the sagas begun at /0, and now does effect send outside any saga"
                 ):
-                    journal.take(*about)
+                    journal.record_at(*about)
 
 
 # -- how a Python wraps a coroutine ---------------------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ def choose_python(monkeypatch: pytest.MonkeyPatch, wraps: str) -> None:
     }
     exec(WRAPPED[wraps], known)  # it counts by its frame, which must be one of asyncio
     monkeypatch.setattr(asyncio, "wait_for", known["wait_for"])
-    monkeypatch.setattr(wait_for_branches, "MAKES_A_TASK", wraps == "a task")
+    monkeypatch.setattr(current_branch, "MAKES_A_TASK", wraps == "a task")
 
 
 @perdure.agent(name="waiting", hold=0.1)
@@ -375,7 +375,7 @@ def test_a_run_that_began_with_the_older_numbering_keeps_it(store, monkeypatch, 
 @pytest.mark.parametrize(("first", "second"), [("a task", "in place"), ("in place", "a task")])
 def test_control_without_the_older_numbering_it_is_parked(store, monkeypatch, first, second):
     monkeypatch.setattr(runs, "NUMBERING", runs.BY_PYTHON)
-    monkeypatch.setattr(wait_for_branches.Wraps, "_is_branch", lambda *_: wait_for_branches.MAKES_A_TASK)
+    monkeypatch.setattr(current_branch.WaitForBranches, "_is_branch", lambda *_: current_branch.MAKES_A_TASK)
     ended, _ = moved(store, monkeypatch, first, second)
     assert isinstance(ended, perdure.Changed)
     assert len(SEEN) == 6

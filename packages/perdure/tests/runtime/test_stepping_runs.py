@@ -35,9 +35,9 @@ from perdure.model.records.runs import RunRecord, RunStatus, StepRecord
 from perdure.planes.execution import runs, steps
 from perdure.planes.execution.leases import Lease
 from perdure.planes.reading.durations import store_now
-from perdure.runtime import driver, run_replay
-from perdure.runtime.driving import Driving
-from perdure.runtime.journal import Journal
+from perdure.runtime import driver
+from perdure.runtime.journal import Journal, load_journal
+from perdure.runtime.run_engine import RunEngine
 from perdure.stores.in_flight import InFlight
 from perdure.stores.tool_limits import Slots
 
@@ -165,13 +165,13 @@ class Process:
         lease = Lease(STREAM, self.core.holder, world.token, 0)
         heartbeat: Any = SimpleNamespace(hold=lambda _: None, release=lambda _: None)
         core: Any = self.core
-        self.driving = Driving(core, heartbeat, "worker", 1, trip, lease, record(world))
-        self.hold = self.driving.hold
+        self.engine = RunEngine(core, heartbeat, "worker", 1, trip, lease, record(world))
+        self.hold = self.engine.hold
 
     def drive(self) -> None:
         """Until the run rests, or the process is gone."""
         try:
-            self.run(driver.drive(self.driving))
+            self.run(driver.drive_run(self.engine))
         except Died:
             self.world.dead.add(self.core.holder)
 
@@ -207,7 +207,7 @@ class Process:
             case Write(verb, args, kwargs):
                 verb, args, _ = self.hold.begin_write(verb, args)
                 result = self._write(verb, args, kwargs)
-                self.hold.wrote(len(self.world.books.events))
+                self.hold.end_write(len(self.world.books.events))
                 return result
             case Read(verb, args, kwargs):
                 return self._read(verb, args, kwargs)
@@ -218,7 +218,7 @@ class Process:
             case CallFunction(function):
                 return came_of(function)
             case CallProgram():
-                return came_of(lambda: trip.fn(Run(self, self.driving, self.driving.trunk)))  # type: ignore[arg-type]
+                return came_of(lambda: trip.fn(Run(self, self.engine, self.engine.trunk)))  # type: ignore[arg-type]
             case StopBranches():
                 return None
         return None  # a pause is over at once
@@ -236,13 +236,13 @@ class Process:
             world.journal.append(StepRecord(seq, doc["place"], doc["name"], doc["digest"], doc.get("value"), None, {}))
         elif verb is end_run:
             world.ended = (args[1], args[2])
-        elif verb not in (runs.release, run_replay.go_to_rest):
+        elif verb not in (runs.release, driver.go_to_rest):
             return verb(world.books, STREAM, *args, **kwargs)
         return None
 
     def _read(self, verb: Any, args: Any, kwargs: Any) -> Any:
         world = self.world
-        if verb is run_replay.journal_of:
+        if verb is load_journal:
             done = [] if world.broken == "steps are not replayed" else world.journal
             return Journal(done, [] if world.broken == "effects are not replayed" else world.effects())
         if verb is ledger.all_effects:

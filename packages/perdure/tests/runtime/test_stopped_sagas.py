@@ -11,7 +11,7 @@ import pytest
 
 import perdure
 from perdure.errors import Conflict, Failed, Waiting
-from perdure.runtime import driver
+from perdure.runtime.run_engine import RunEngine
 
 
 class Stop(BaseException):
@@ -105,7 +105,7 @@ def test_a_saga_that_a_failing_sister_stops_is_undone(store):
 
 
 def test_control_a_saga_that_was_left_is_not_remembered(store, monkeypatch):
-    monkeypatch.setattr(driver, "undo_left", lambda *_: iter(()))
+    monkeypatch.setattr(RunEngine, "undo_left_sagas", lambda *_: iter(()))
     trip = Trip()
     assert type(driven(store, trip)) is Failed
     assert trip.seen == BOOKED

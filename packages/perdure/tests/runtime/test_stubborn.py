@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.runtime import log_context, places, placing, stalled_loops
+from perdure.runtime import current_branch, log_context, run_engine, stalled_loops
+from perdure.runtime.journal import Branch
 from perdure.runtime.stalled_loops import LoopWatchdog
 from runtime.crew import Scene, scene, until
 from runtime.test_worker_processes import steps_of, total
@@ -75,11 +76,11 @@ def stalled(*, branch: bool, told: bool, shared: bool) -> tuple[list[log_context
         blamed.append(log_context.of(task))
 
     async def story() -> int:
-        places.number_branches(asyncio.get_running_loop())
+        current_branch.number_branches(asyncio.get_running_loop())
         watch = LoopWatchdog(0.0, over.set, lambda: shared)
         if told:
             watch.told()
-        with log_context.driving("r1", "blocker", None), places.standing_in(places.Branch()):
+        with log_context.driving("r1", "blocker", None), current_branch.in_branch(Branch()):
             log_context.note(asyncio.current_task())
             await (asyncio.create_task(block()) if branch else block())
         watch.close()
@@ -121,7 +122,7 @@ def test_a_run_that_is_alone_may_block(monkeypatch):
 
 
 def test_a_program_that_catches_everything_is_left_after_a_bounded_number_of_verbs(tmp_path, monkeypatch):
-    monkeypatch.setattr(placing, "REFUSED_SECONDS", 0.0)
+    monkeypatch.setattr(run_engine, "REFUSED_SECONDS", 0.0)
     tries = 0
 
     @perdure.agent(name="never ends")
@@ -147,4 +148,4 @@ def test_a_program_that_catches_everything_is_left_after_a_bounded_number_of_ver
 
     store: Any = None
     asyncio.run(story())
-    assert tries == placing.REFUSALS_MAX + 3  # the first was done: it had not heard of it yet; the last was held up
+    assert tries == run_engine.REFUSALS_MAX + 3  # the first was done: it had not heard of it yet; the last was held up

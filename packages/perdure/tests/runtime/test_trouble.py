@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.effects.acting import Acting
+from perdure.effects.effect_engine import EffectEngine
 from perdure.handles.colours import run_for
 from perdure.model.crash_points import arm
 from perdure.planes.execution import leases, workers
-from perdure.runtime import places, run_replay
-from perdure.runtime.driving import Hold
+from perdure.runtime import current_branch, driver
+from perdure.runtime.run_state import Hold
 from perdure.runtime.shells import adrive
 from perdure.stores.in_flight import InFlight
 from perdure.stores.lane import Lane
@@ -109,7 +109,7 @@ def test_a_store_that_is_away_ends_no_run_and_undoes_nothing(url, swallow, times
 
 
 def test_control_trouble_that_counts_as_the_agents_own(url, monkeypatch):
-    monkeypatch.setattr(Hold, "troubled", lambda _, trouble: trouble)
+    monkeypatch.setattr(Hold, "stop_for_trouble", lambda _, trouble: trouble)
     trip = Trip(swallow=True)
     with perdure.open(url, keep=0) as store:
         assert trip.drive(store) == "not charged"
@@ -127,7 +127,7 @@ def test_a_journal_that_cannot_be_read_now_is_read_later(url, monkeypatch):
         (handle,) = store.runs()
         store.answer(handle.waits()[0].id, "yes")
         with monkeypatch.context() as patched:
-            patched.setattr(run_replay, "journal_of", lambda *_: (_ for _ in ()).throw(AWAY))
+            patched.setattr(driver, "load_journal", lambda *_: (_ for _ in ()).throw(AWAY))
             for _ in range(7):
                 with pytest.raises(perdure.Unavailable):
                     store.drive(two, key="k")
@@ -317,13 +317,13 @@ def test_in_a_batch_too_what_is_stopped_before_the_call_was_not_sent(url, point)
 
 
 def test_control_nobody_says_it_in_a_batch(url, monkeypatch):
-    monkeypatch.setattr(Acting, "_take_back", lambda *_: ())
+    monkeypatch.setattr(EffectEngine, "_take_back_dispatch", lambda *_: ())
     with pytest.raises(perdure.Waiting):
         test_in_a_batch_too_what_is_stopped_before_the_call_was_not_sent(url, "effect.commit.after")
 
 
 def test_control_nobody_says_that_it_was_not_sent(url, monkeypatch):
-    monkeypatch.setattr(Acting, "_take_back", lambda *_: ())
+    monkeypatch.setattr(EffectEngine, "_take_back_dispatch", lambda *_: ())
     with pytest.raises(perdure.Waiting):
         test_what_is_stopped_before_the_call_was_not_sent(url, KeyboardInterrupt)
 
@@ -380,7 +380,7 @@ def driven_by_a_worker(url: str, fn: Any) -> Any:
             lease = await store._caller.write(
                 leases.claim, handle._stream, holder=core.holder, program=made.program, epoch=core.epoch
             )
-            lease.hired = True
+            lease.driven_by_worker = True
             await adrive(store._caller, made, lease, run_for)
             return (await handle.refresh()).record
 
@@ -413,7 +413,7 @@ def test_a_branch_that_exits_ends_its_run_and_not_the_worker(url):
 
 
 def test_control_a_branch_that_exits_as_any_task_does(url, monkeypatch):
-    monkeypatch.setattr(places, "_held_back", lambda coro: coro)
+    monkeypatch.setattr(current_branch, "_failed_if_exited", lambda coro: coro)
     with pytest.raises(SystemExit):
         branching(url)
 

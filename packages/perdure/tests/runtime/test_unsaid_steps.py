@@ -11,7 +11,7 @@ from perdure.errors import Invalid, Unavailable
 from perdure.log.change import Stream
 from perdure.planes.execution import steps
 from perdure.planes.execution.leases import Lease
-from perdure.runtime.driving import Activity, Hold
+from perdure.runtime.run_state import Activity, Hold
 
 FIRST, SECOND = {"place": "0:1"}, {"place": "0:2"}
 
@@ -23,7 +23,7 @@ def verb(_tx: Any, _stream: Any) -> None: ...
 def hold() -> Hold:
     record: Any = SimpleNamespace(timeout_at=None)
     hold = Hold(Lease(Stream(1, bytes(16), 1, "run", "r", None, 0), "h", 1, 4), record, Activity(), lambda: 0)
-    hold.unsaid.append(FIRST)
+    hold.unrecorded_steps.append(FIRST)
     return hold
 
 
@@ -31,17 +31,17 @@ def test_they_go_with_the_next_write_and_no_other(hold: Hold) -> None:
     assert hold.begin_write(verb, (7,)) == (steps.noting, ([FIRST], verb, 7), [FIRST])
     assert hold.begin_write(verb, (7,)) == (verb, (7,), [])
     for _ in range(2):
-        hold.wrote(9)
-    assert (hold.unsaid, hold.activity.busy, hold.lease.seq) == ([], 0, 9)
+        hold.end_write(9)
+    assert (hold.unrecorded_steps, hold.activity.busy, hold.lease.seq) == ([], 0, 9)
 
 
 @pytest.mark.parametrize("error", [Invalid("it cannot be kept"), Unavailable("the store is away")])
 def test_what_was_not_written_goes_with_the_next_one_in_its_order(hold: Hold, error: Exception) -> None:
     """Else a replay would call the step again, and go another way."""
     _, _, said = hold.begin_write(verb, ())
-    hold.unsaid.append(SECOND)
-    hold.not_written(said, error)
-    assert (hold.unsaid, hold.activity.busy) == ([FIRST, SECOND], 0)
+    hold.unrecorded_steps.append(SECOND)
+    hold.fail_write(said, error)
+    assert (hold.unrecorded_steps, hold.activity.busy) == ([FIRST, SECOND], 0)
     assert (hold.stopped is None) is isinstance(error, Invalid)
 
 
@@ -49,5 +49,5 @@ def test_the_head_of_a_lease_never_goes_back(hold: Hold) -> None:
     """Two branches write at once: the later answer may be about the earlier write. Without the lease there is none."""
     for seq, known in ((9, 9), (8, 9), (0, 0)):
         hold.begin_write(verb, ())
-        hold.wrote(seq)
+        hold.end_write(seq)
         assert hold.lease.seq == known

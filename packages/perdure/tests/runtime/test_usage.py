@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import perdure
-from perdure.runtime.usage import usage_of
+from perdure.model.usage import usage_of
 
 
 @dataclasses.dataclass

@@ -17,7 +17,7 @@ from perdure.planes.execution.workers import FoundRun, Look
 from perdure.runtime import log_context
 from perdure.runtime import worker as module
 from perdure.runtime.agent import Agent, Policy
-from perdure.runtime.run_replay import Drive
+from perdure.runtime.driver import Drive
 from perdure.runtime.stopping import Leaving
 from perdure.runtime.worker import Worker, WorkerSettings
 

@@ -8,13 +8,14 @@ import shutil
 import pytest
 
 import perdure
+from installed import stores_here
 from perdure.errors import Damaged, Refused, Unavailable
 from perdure.stores import artifact_places
 
 CONTENT = os.urandom(3_000_000)
 
 
-@pytest.fixture(params=["sqlite", "files", "postgres"])
+@pytest.fixture(params=stores_here("sqlite", "files", "postgres"))
 def url(request, tmp_path):
     if request.param == "postgres":
         return request.getfixturevalue("postgres_store")

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 import perdure
+from installed import stores_here
 from perdure.errors import Damaged
 from perdure.planes.conversation import sessions
 from perdure.stores import glances
@@ -38,7 +39,7 @@ def test_the_second_look_is_on_this_thread(tmp_path) -> None:
     assert found == [(False, "s"), (True, "s"), (True, "s")]
 
 
-@pytest.mark.parametrize("kind", ["files", "memory"])
+@pytest.mark.parametrize("kind", stores_here("files", "memory"))
 def test_a_store_whose_reads_may_wait_is_read_on_a_thread(tmp_path, kind) -> None:
     url = f"files:///{tmp_path}/a" if kind == "files" else "memory:"
     assert [name for _, name in asyncio.run(_glances(url, "s", "s"))] == ["s", "s"]

@@ -163,7 +163,7 @@ class DrainingLane(Lane):
             more = [*unfinished, *self._queue]
             self._queue.clear()
         if more:
-            self._commit(more)
+            self._attempt(more)
             lanes.wake(more)
         super()._pass_on(holder)
 
@@ -628,6 +628,23 @@ class GuessingLane(Lane):
 def test_control_guessing_after_an_interrupt_doubles(store):
     with_lane(store, GuessingLane)
     assert written_around_an_interrupt(store, "lane.after_commit") == list("xyyzz")
+
+
+class InterruptedRemembering(Lane):
+    """A Ctrl-C comes after the COMMIT was answered, before the jobs have their outcome."""
+
+    rang = False
+
+    def _committed(self, jobs, batch) -> None:
+        if len(jobs) > 1 and not self.rang:
+            self.rang = True
+            raise KeyboardInterrupt
+        super()._committed(jobs, batch)
+
+
+def test_an_interrupt_after_the_answer_of_a_commit_doubles_nothing(store):
+    with_lane(store, InterruptedRemembering)
+    assert written_around_an_interrupt(store, "never reached") == list("xyz")
 
 
 class InterruptedAsking(Lane):

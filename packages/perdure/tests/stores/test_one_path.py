@@ -12,6 +12,7 @@ import pytest
 
 import forked
 import perdure
+from installed import needs
 from perdure.errors import Error, Refused, Unavailable
 from perdure.stores import held_files, liveness, mounts
 from perdure.upkeep import health
@@ -203,6 +204,7 @@ def test_a_store_whose_maker_was_killed_before_it_let_the_first_name_go_opens(tm
 # -- files stores ------------------------------------------------------------------------------------------------------
 
 
+@needs("perdure-files")
 def test_a_log_with_two_links_is_refused_and_its_cache_is_made_anew(tmp_path):
     url = f"files:///{tmp_path}/state"
     say(url, "one")
@@ -214,6 +216,7 @@ def test_a_log_with_two_links_is_refused_and_its_cache_is_made_anew(tmp_path):
     assert said(url) == ["one", "two"]
 
 
+@needs("perdure-files")
 def test_a_cache_with_two_links_is_made_anew(tmp_path):
     url = f"files:///{tmp_path}/state"
     say(url, "one")
@@ -223,6 +226,7 @@ def test_a_cache_with_two_links_is_made_anew(tmp_path):
     assert cache.stat().st_nlink == 1
 
 
+@needs("perdure-files")
 def test_a_segment_that_gets_a_link_while_it_is_written_to_is_noticed(tmp_path):
     with perdure.open(f"files:///{tmp_path}/state") as store:
         session = store.session("a")
@@ -235,6 +239,7 @@ def test_a_segment_that_gets_a_link_while_it_is_written_to_is_noticed(tmp_path):
     assert said(f"files:///{tmp_path}/state") == ["one", "three"]
 
 
+@needs("perdure-files")
 @pytest.mark.parametrize("part", ["log", ".perdure", "log/000001.jsonl", ".perdure/lock"])
 def test_a_part_of_a_files_store_that_is_mounted_alone_is_refused(tmp_path, part):
     host, container = tmp_path / "host", tmp_path / "container"

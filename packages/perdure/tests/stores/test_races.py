@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.effects import ending, operator_verbs
-from perdure.effects.sending import Sending
+from installed import stores_here
+from perdure.effects import commits, ending
+from perdure.effects.effect_engine import EffectEngine
 from perdure.errors import Conflict, Failed, InDoubt, Waiting
 from perdure.model.limits import INLINE_MAX_BYTES
 from perdure.model.records.conversation import Call
@@ -132,7 +133,7 @@ def let_go(store: Any) -> None:
     assert store.retain(perdure.Retention(turns=0), dry_run=False).blobs == 1
 
 
-@pytest.mark.parametrize("kind", ["postgres", "sqlite", "files"])
+@pytest.mark.parametrize("kind", stores_here("postgres", "sqlite", "files"))
 def test_what_others_let_go_while_it_is_read_is_no_damage(kind, request, tmp_path, meanwhile):
     url = request.getfixturevalue("postgres_store") if kind == "postgres" else f"{kind}:///{tmp_path}/store"
     with perdure.open(url) as one, perdure.open(url) as other:
@@ -186,7 +187,7 @@ def test_of_two_who_settle_at_once_the_later_one_is_told(two, meanwhile):
     with pytest.raises(InDoubt):
         one.session("s").act(lost, key="k")
     effect, same = one.effects()[0], other.effects()[0]
-    meanwhile(operator_verbs, "arriving", lambda: same.settle(perdure.Happened(1), by="ann"))
+    meanwhile(commits, "settle_and_wake", lambda: same.settle(perdure.Happened(1), by="ann"))
     with pytest.raises(Conflict, match="settled by ann"):
         effect.settle(perdure.Happened(2), by="bob")
     assert effect.refresh().result == 1
@@ -214,7 +215,7 @@ def test_an_approval_whose_time_is_over_is_ended_by_one_of_two(postgres_store, m
         act_in_vain(one)
 
 
-@pytest.mark.parametrize("kind", ["postgres", "sqlite", "files"])
+@pytest.mark.parametrize("kind", stores_here("postgres", "sqlite", "files"))
 def test_of_two_who_act_once_it_is_approved_one_sends_and_both_have_the_result(kind, request, tmp_path, meanwhile):
     """Between finding it planned and dispatching it another one may do all of it, on every store."""
     sent: list[int] = []
@@ -232,7 +233,7 @@ def test_of_two_who_act_once_it_is_approved_one_sends_and_both_have_the_result(k
         with pytest.raises(Waiting):
             act(one)
         one.answer(one.asks()[0].id, "approve")
-        meanwhile(Sending, "dispatch_permitted", lambda: act(other))
+        meanwhile(EffectEngine, "dispatch_effect", lambda: act(other))
         assert [act(one), act(other), sent] == [1, 1, [1]]
 
 

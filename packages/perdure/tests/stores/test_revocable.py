@@ -18,7 +18,7 @@ LOCKS, CLAIMS, CLAIMS_NEXT, DISPATCHES, DELIVERS = (
     "perdure.planes.recovery.locks.acquire",
     "perdure.planes.execution.tasks.claim",
     "perdure.planes.execution.tasks.claim_next",
-    "perdure.effects.approvals.dispatch",
+    "perdure.effects.commits.dispatch_by_user",
     "perdure.planes.audit.subscriptions.take",
 )
 
@@ -89,6 +89,7 @@ def test_a_task_that_is_cancelled_while_it_takes_something_gives_it_back(
 @WAYS
 def test_control_without_that_nobody_can_have_it(tmp_path, monkeypatch, verb: str, take: Take) -> None:
     monkeypatch.setattr(RevocableVerb, "take_back", lambda *_: None)
+    monkeypatch.setattr("perdure.effects.commits.take_back_dispatch", lambda *_: None)
     with pytest.raises((perdure.Conflict, AssertionError)):
         asyncio.run(cancelled_and_again(f"sqlite:///{tmp_path}/a.db", monkeypatch, verb, take))
 

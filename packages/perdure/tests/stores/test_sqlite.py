@@ -17,6 +17,7 @@ import apsw
 import pytest
 
 import perdure
+from installed import stores_here
 from perdure.errors import Conflict, Damaged, Full, Invalid, NotFound, ReadOnly, Refused, TimedOut, Unavailable
 from perdure.stores import sqlite
 from perdure.stores.core import open_core
@@ -50,7 +51,7 @@ def test_what_durability_rests_on_is_set(url):
         assert raw.pragma("foreign_keys") == 1
 
 
-@pytest.mark.parametrize(("kind", "made", "again"), [("sqlite", 3, 2), ("files", 4, 4)])
+@pytest.mark.parametrize(("kind", "made", "again"), stores_here(("sqlite", 3, 2), ("files", 4, 4)))
 def test_an_opening_connects_no_more_often_than_it_must(kind, made, again, tmp_path, monkeypatch):
     """Each connection parses the whole schema, which takes longer than all that an opening reads."""
     seen, real = Counter(), sqlite.configured
@@ -73,7 +74,7 @@ def test_a_reader_that_nobody_asked_for_goes_with_the_engine(url, path):
         reader.raw.execute("SELECT 1")
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite", "files"])
+@pytest.mark.parametrize("kind", stores_here("memory", "sqlite", "files"))
 def test_stores_that_one_process_makes_are_different_ones(kind, tmp_path):
     """They begin as copies of one blank store."""
     urls = ["memory:"] * 2 if kind == "memory" else [f"{kind}:///{tmp_path}/{name}" for name in ("one", "other")]

@@ -6,7 +6,7 @@ agent = Agent(client, tools=[…], context_providers=[history], middleware=histo
 
 from __future__ import annotations
 
-from perdure_adapters.needed import need
+from perdure_adapters.framework_versions import need
 
 need("agent-framework-core", (1, 13), (2,), "agent-framework")
 

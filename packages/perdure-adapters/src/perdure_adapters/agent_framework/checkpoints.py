@@ -40,7 +40,7 @@ class PerdureCheckpointStorage(ClosedByBlock):
         fields = checkpoint.to_dict()
         document = {"timestamp": checkpoint.timestamp}
         try:
-            state = {name: self._encoding.encode(each, name) for name, each in fields.items()}
+            state = {name: self._encoding.encode(field, name) for name, field in fields.items()}
             session = await self._both.store.aio.session(_session(checkpoint.workflow_name))
             await session.checkpoint(
                 state,
@@ -55,10 +55,10 @@ class PerdureCheckpointStorage(ClosedByBlock):
 
     async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
         """A checkpoint by its id. WorkflowCheckpointException if there is none, or it names a class that is not allowed."""
-        found = await self._both.arun(_load(checkpoint_id))
-        if found is None:
+        state = await self._both.arun(_load(checkpoint_id))
+        if state is None:
             raise WorkflowCheckpointException(f"No checkpoint found with ID {checkpoint_id}")
-        return self._read(found)
+        return self._read(state)
 
     async def list_checkpoints(self, *, workflow_name: str) -> list[WorkflowCheckpoint]:
         """The checkpoints of a workflow, the oldest first. Raises WorkflowCheckpointException as `load` does."""
@@ -75,7 +75,7 @@ class PerdureCheckpointStorage(ClosedByBlock):
 
     async def list_checkpoint_ids(self, *, workflow_name: str) -> list[str]:
         """The ids of the checkpoints of a workflow, the oldest first."""
-        return [each.key for _, each in await self._both.arun(_all(workflow_name))]
+        return [checkpoint.key for _, checkpoint in await self._both.arun(_all(workflow_name))]
 
     def close(self) -> None:
         """Let the store go, if it was opened here."""
@@ -83,7 +83,7 @@ class PerdureCheckpointStorage(ClosedByBlock):
 
     def _read(self, state: Any) -> WorkflowCheckpoint:
         try:
-            fields = {name: self._encoding.decode(each, name) for name, each in state.items()}
+            fields = {name: self._encoding.decode(field, name) for name, field in state.items()}
         except (Invalid, Damaged) as error:
             raise WorkflowCheckpointException(f"Checkpoint {state.get('checkpoint_id')}: {error}") from error
         return WorkflowCheckpoint.from_dict(fields)
@@ -95,46 +95,46 @@ def _session(workflow_name: str) -> str:
 
 def _find(checkpoint_id: str) -> Asked[tuple[Any, KeyedCheckpoint] | None]:
     """A checkpoint and its stream, in whichever workflow it is."""
-    [found] = (yield Read(keyed.page_across, (NAME,), {"upto": checkpoint_id, "limit": 1})) or [None]
-    if found is None or found.key != checkpoint_id:
+    [checkpoint] = (yield Read(keyed.page_across, (NAME,), {"upto": checkpoint_id, "limit": 1})) or [None]
+    if checkpoint is None or checkpoint.key != checkpoint_id:
         return None
-    stream = yield from find_session(found.session)
-    return None if stream is None else (stream, found)
+    stream = yield from find_session(checkpoint.session)
+    return None if stream is None else (stream, checkpoint)
 
 
 def _load(checkpoint_id: str) -> Asked[Any]:
-    found = yield from _find(checkpoint_id)
-    return None if found is None else (yield Read(keyed.restore, (found[0], NAME, checkpoint_id)))
+    place = yield from _find(checkpoint_id)
+    return None if place is None else (yield Read(keyed.restore, (place[0], NAME, checkpoint_id)))
 
 
 def _all(workflow_name: str) -> Asked[list[tuple[Any, KeyedCheckpoint]]]:
     stream = yield from find_session(_session(workflow_name))
-    found: list[KeyedCheckpoint] = []
+    checkpoints: list[KeyedCheckpoint] = []
     page = [] if stream is None else (yield Read(keyed.page, (stream,), {"name": NAME}))
     while page:
-        found += page
+        checkpoints += page
         page = yield Read(keyed.page, (stream,), {"name": NAME, "before": page[-1].key})
-    return [(stream, each) for each in sorted(found, key=lambda each: each.seq)]
+    return [(stream, checkpoint) for checkpoint in sorted(checkpoints, key=lambda checkpoint: checkpoint.seq)]
 
 
 def _load_all(workflow_name: str) -> Asked[list[Any]]:
     states = []
-    for stream, each in (yield from _all(workflow_name)):
-        states.append((yield Read(keyed.restore, (stream, NAME, each.key))))
+    for stream, checkpoint in (yield from _all(workflow_name)):
+        states.append((yield Read(keyed.restore, (stream, NAME, checkpoint.key))))
     return [state for state in states if state is not None]  # one may have been deleted meanwhile
 
 
 def _latest(workflow_name: str) -> Asked[Any]:
-    found = yield from _all(workflow_name)
-    if not found:
+    checkpoints = yield from _all(workflow_name)
+    if not checkpoints:
         return None
-    stream, newest = max(found, key=lambda each: datetime.fromisoformat(each[1].document["timestamp"]))
+    stream, newest = max(checkpoints, key=lambda stored: datetime.fromisoformat(stored[1].document["timestamp"]))
     return (yield Read(keyed.restore, (stream, NAME, newest.key)))
 
 
 def _delete(checkpoint_id: str) -> Asked[bool]:
-    found = yield from _find(checkpoint_id)
-    if found is None:
+    place = yield from _find(checkpoint_id)
+    if place is None:
         return False
-    stream, checkpoint = found
+    stream, checkpoint = place
     return bool((yield WriteIn(stream, keyed.drop, ([checkpoint.seq],))))

@@ -12,13 +12,13 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from perdure.effects.intents import key_of_call
 from perdure.errors import Invalid
 from perdure.model.records.conversation import Call, Role, Turn
+from perdure.model.records.effects import key_of_call
 from perdure.model.values import to_plain
 from perdure.planes.conversation.transcript import INTERRUPTED
-from perdure_adapters.conversing import Message, records_of
 from perdure_adapters.forms.agent_framework_messages import FORM, lean, merged, results_in
+from perdure_adapters.neutral_messages import Message, records_of
 
 
 class StoredCall:
@@ -65,76 +65,76 @@ class StoredConversation:
         own = _own_record(turn)
         carried = results_in(own) if own else []
         if turn.call is not None or carried:
-            found = [self._newest[call] for call in {*carried, turn.call} if call in self._newest]
-            self._results[turn.seq] = found
+            calls = [self._newest[call_id] for call_id in {*carried, turn.call} if call_id in self._newest]
+            self._results[turn.seq] = calls
             self._goes_on = False
-            for each in found:
-                each.has_result = True
-                each.is_own = each.is_own or each.call.id in carried
+            for stored in calls:
+                stored.has_result = True
+                stored.is_own = stored.is_own or stored.call.id in carried
         elif turn.content is not None or turn.calls:
             self._hear(turn, is_own=own is not None)
 
     def _hear(self, turn: Turn, *, is_own: bool) -> None:
         if not (self._goes_on and not is_own and turn.role is Role.ASSISTANT):
-            for each in self._open:
-                each.is_cut_off = not each.has_result
+            for stored in self._open:
+                stored.is_cut_off = not stored.has_result
             self._answer, self._open = [], []
         if turn.role is Role.USER:
             self._said = turn
         self._answer.append(turn)
-        made = [StoredCall(turn.seq, call) for call in turn.calls]
-        self._open += made
-        for each in self._open:
-            each.end = turn.seq
-        self._newest |= {each.call.id: each for each in made}
-        self._asked += made
+        calls = [StoredCall(turn.seq, call) for call in turn.calls]
+        self._open += calls
+        for stored in self._open:
+            stored.end = turn.seq
+        self._newest |= {stored.call.id: stored for stored in calls}
+        self._asked += calls
         self._goes_on = bool(self._open) and not is_own
 
     def _take_places(self) -> None:
-        left: list[StoredCall] = []
+        open_calls: list[StoredCall] = []
         for this in self._asked:
-            taken = next((each for each in left if each.is_like(this)), None)
-            if taken is not None:
-                taken.taken_by, this.key = this, taken.key
-                left.remove(taken)
+            earlier = next((call for call in open_calls if call.is_like(this)), None)
+            if earlier is not None:
+                earlier.taken_by, this.key = this, earlier.key
+                open_calls.remove(earlier)
             if this.is_cut_off:
-                left.append(this)
+                open_calls.append(this)
 
     def find(self, call_id: str | None, tool: str) -> StoredCall | None:
         """The newest call of this id, if it is one of this tool."""
-        found = self._newest.get(call_id or "")
-        return found if found is not None and found.call.tool == tool else None
+        stored = self._newest.get(call_id or "")
+        return stored if stored is not None and stored.call.tool == tool else None
 
     def open_answer(self) -> tuple[Any, set[str]] | None:
         """The record of the last answer and the ids of its calls without a result; None if there is none, or it has all."""
-        left = {each.call.id for each in self._open if not each.has_result}
-        records = [record for turn in self._answer for record in records_of(FORM, turn) or ()] if left else []
-        return (merged(records)[-1], left) if records else None
+        open_ids = {stored.call.id for stored in self._open if not stored.has_result}
+        records = [record for turn in self._answer for record in records_of(FORM, turn) or ()] if open_ids else []
+        return (merged(records)[-1], open_ids) if records else None
 
-    def asked(self) -> Any:
+    def question(self) -> Any:
         """The record of the user's last message, to which the open answer is; None if there is none."""
         records = records_of(FORM, self._said) if self._said is not None else None
         return records[0] if records and len(records) == 1 else None
 
     def records(self) -> list[Any]:
         """The framework's messages. Results stand after their calls, each once; a call without one has one that says so."""
-        placed = sorted(self._placed(), key=lambda each: each[:2])
+        placed = sorted(self._placed(), key=lambda place: place[:2])
         return merged(record for _, _, record in placed)
 
     def _placed(self) -> Iterator[tuple[int, int, Any]]:
-        tools = {each.call.id: each.call.tool for each in self._asked}
+        tools = {stored.call.id: stored.call.tool for stored in self._asked}
         for turn in self._turns:
             of = self._results.get(turn.seq, [])
-            if of and _own_record(turn) is None and any(each.is_own or each.taken_by for each in of):
+            if of and _own_record(turn) is None and any(stored.is_own or stored.taken_by for stored in of):
                 continue  # the framework's own message has it; or the call that took its place
-            makers = {each.end for each in of}
+            makers = {stored.end for stored in of}
             seq, rank = (makers.pop(), 1) if len(makers) == 1 else (turn.seq, 0)
             for record in records_of(FORM, turn, tool=tools.get(turn.call or "")) or ():
                 yield seq, rank, record
-        for each in self._asked:
-            if not each.is_own and (each.taken_by or not each.has_result):
-                for record in FORM.render(Message("tool", INTERRUPTED, call=each.call.id, error=True)):
-                    yield each.end, 1, record
+        for stored in self._asked:
+            if not stored.is_own and (stored.taken_by or not stored.has_result):
+                for record in FORM.render(Message("tool", INTERRUPTED, call=stored.call.id, error=True)):
+                    yield stored.end, 1, record
 
 
 def _own_record(turn: Turn) -> Any:
@@ -145,9 +145,9 @@ def _own_record(turn: Turn) -> Any:
 
 def record_of(message: Any) -> Any:
     """A message of the framework as plain data. Invalid, with the path, for what is no JSON."""
-    contents = [each.to_dict() for each in message.contents]  # the message's own to_dict leaves out what is no JSON
+    contents = [part.to_dict() for part in message.contents]  # the message's own to_dict leaves out what is no JSON
     record = lean({**message.to_dict(), "contents": contents})
-    if any(each["type"] == "function_call" for each in contents):
+    if any(content["type"] == "function_call" for content in contents):
         record.setdefault("additional_properties", {})  # so it is kept whole, and is known as the framework's own
     try:
         return json.loads(json.dumps(record))

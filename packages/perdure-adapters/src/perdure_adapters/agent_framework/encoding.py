@@ -54,13 +54,13 @@ def _exported(names: Iterable[str]) -> list[Any]:
 
 def own_types() -> list[type]:
     """The framework's classes that are always allowed."""
-    found = _exported((*_AS_DICT, *_BY_ATTRIBUTES))
+    classes = _exported((*_AS_DICT, *_BY_ATTRIBUTES))
     for module, name in _PRIVATE:
         where = agent_framework
         for part in module.split("."):
             where = getattr(where, part, None)
-        found.append(getattr(where, name, None))
-    return [each for each in found if isinstance(each, type)]
+        classes.append(getattr(where, name, None))
+    return [cls for cls in classes if isinstance(cls, type)]
 
 
 def name_of(cls: type) -> str:
@@ -75,7 +75,7 @@ class Encoding:
 
     def __init__(self, allow: Iterable[type] = ()) -> None:
         self._as_dict = frozenset(_exported(_AS_DICT))
-        self._known = {name_of(each): each for each in (*own_types(), *allow)}
+        self._known = {name_of(cls): cls for cls in (*own_types(), *allow)}
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -95,8 +95,8 @@ class Encoding:
 
     def _writers(self) -> dict[type, Callable[[Any, str], Any]]:
         return {
-            list: lambda value, path: [self.encode(each, f"{path}[{at}]") for at, each in enumerate(value)],
-            tuple: lambda value, path: tuple(self.encode(each, f"{path}[{at}]") for at, each in enumerate(value)),
+            list: lambda value, path: [self.encode(item, f"{path}[{at}]") for at, item in enumerate(value)],
+            tuple: lambda value, path: tuple(self.encode(item, f"{path}[{at}]") for at, item in enumerate(value)),
             dict: self._dict,
             set: lambda value, path: {TAG: "set", IS: self._members(value, path)},
             frozenset: lambda value, path: {TAG: "frozenset", IS: self._members(value, path)},
@@ -106,14 +106,14 @@ class Encoding:
 
     def _dict(self, value: dict[Any, Any], path: str) -> Any:
         if all(type(key) is str for key in value) and TAG not in value:
-            return {key: self.encode(each, f"{path}.{key}") for key, each in value.items()}
+            return {key: self.encode(item, f"{path}.{key}") for key, item in value.items()}
         pairs = [
-            [self.encode(key, f"{path} key"), self.encode(each, f"{path}[{key!r}]")] for key, each in value.items()
+            [self.encode(key, f"{path} key"), self.encode(item, f"{path}[{key!r}]")] for key, item in value.items()
         ]
         return {TAG: "dict", IS: pairs}
 
     def _members(self, value: Iterable[Any], path: str) -> list[Any]:
-        return sorted((self.encode(each, f"{path} member") for each in value), key=repr)
+        return sorted((self.encode(item, f"{path} member") for item in value), key=repr)
 
     def _parts(self, value: Any) -> Any:
         if isinstance(value, Enum):
@@ -121,7 +121,7 @@ class Encoding:
         if type(value) in self._as_dict:
             return value.to_dict()
         if dataclasses.is_dataclass(value):
-            return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+            return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return dict(vars(value))
 
     def _name(self, cls: type, path: str) -> str:
@@ -135,9 +135,9 @@ class Encoding:
         origin = typing.get_origin(value)
         if origin is not None:
             head = "union" if origin in (typing.Union, types.UnionType) else self._class_name(origin, path)
-            return [head, *(self._class_name(each, path) for each in typing.get_args(value))]
-        for name, each in (*_CLASSES.items(), *self._known.items()):
-            if each is value:
+            return [head, *(self._class_name(part, path) for part in typing.get_args(value))]
+        for name, cls in (*_CLASSES.items(), *self._known.items()):
+            if cls is value:
                 return name
         raise _unknown(name_of(value) if isinstance(value, type) else repr(value), path)
 
@@ -146,15 +146,15 @@ class Encoding:
     def decode(self, value: Any, path: str) -> Any:
         """The value that was encoded. TypeNotAllowed for a name that is not allowed, Damaged for a form that is none of ours."""
         if isinstance(value, list):
-            return [self.decode(each, f"{path}[{at}]") for at, each in enumerate(value)]
+            return [self.decode(item, f"{path}[{at}]") for at, item in enumerate(value)]
         if isinstance(value, tuple):
-            return tuple(self.decode(each, f"{path}[{at}]") for at, each in enumerate(value))
+            return tuple(self.decode(item, f"{path}[{at}]") for at, item in enumerate(value))
         if isinstance(value, Unregistered):
             raise _unknown(value.name, path)
         if not isinstance(value, dict):
             return value
         if TAG not in value:
-            return {key: self.decode(each, f"{path}.{key}") for key, each in value.items()}
+            return {key: self.decode(item, f"{path}.{key}") for key, item in value.items()}
         try:
             return self._tagged(value[TAG], value[IS], path)
         except Invalid:
@@ -180,16 +180,16 @@ class Encoding:
             return cls.from_dict(parts)
         if hasattr(cls, "model_construct"):
             return cls.model_construct(**parts)
-        made = object.__new__(cls)
-        for name, each in parts.items():
-            object.__setattr__(made, name, each)
-        return made
+        instance = object.__new__(cls)
+        for name, item in parts.items():
+            object.__setattr__(instance, name, item)
+        return instance
 
     def _class(self, name: Any, path: str) -> Any:
         if isinstance(name, list):
             first, *arguments = name
-            found = tuple(self._class(each, path) for each in arguments)
-            return typing.Union[found] if first == "union" else self._class(first, path)[found]  # noqa: UP007 - computed
+            classes = tuple(self._class(argument, path) for argument in arguments)
+            return typing.Union[classes] if first == "union" else self._class(first, path)[classes]  # noqa: UP007 - computed
         cls = _CLASSES.get(name, self._known.get(name))
         if cls is None:
             raise _unknown(str(name), path)

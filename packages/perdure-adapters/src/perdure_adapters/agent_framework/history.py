@@ -15,11 +15,11 @@ from agent_framework import HistoryProvider, Message  # pyright: ignore[reportMi
 from perdure.errors import Invalid
 from perdure.handles.atomic import Atomic
 from perdure.handles.listing import aevery
-from perdure_adapters import outward
+from perdure_adapters import tool_calls
 from perdure_adapters.agent_framework.conversation import StoredConversation, record_of
 from perdure_adapters.agent_framework.middleware import PerdureChatMiddleware, PerdureFunctionMiddleware
-from perdure_adapters.conversing import keep
 from perdure_adapters.forms.agent_framework_messages import FORM
+from perdure_adapters.neutral_messages import keep
 from perdure_adapters.shared_store import ClosedByBlock, SharedStore
 
 
@@ -34,7 +34,7 @@ class PerdureHistoryProvider(HistoryProvider, ClosedByBlock):
         super().__init__(source_id, **options)
         self._shared = SharedStore(store)
 
-    def middleware(self, *, kinds: outward.Kinds | None = None) -> list[Any]:
+    def middleware(self, *, kinds: tool_calls.Kinds | None = None) -> list[Any]:
         """The middleware by which the agent's tools go through the ledger of this store. See PerdureFunctionMiddleware."""
         store = self._shared.sync
         return [PerdureChatMiddleware(store), PerdureFunctionMiddleware(store, kinds=kinds)]
@@ -77,13 +77,15 @@ def _checked(session_id: str | None) -> str:
 
 def without(messages: Iterable[Message], brought: Iterable[Any]) -> list[Message]:
     """Messages without the results and the calls that are among these contents."""
-    gone = {(each.type, each.call_id) for each in brought if each.type in ("function_result", "function_call")}
-    found = []
+    removed = {
+        (content.type, content.call_id) for content in brought if content.type in ("function_result", "function_call")
+    }
+    kept_messages = []
     for message in messages:
-        left = [each for each in message.contents if (each.type, each.call_id) not in gone]
-        if len(left) == len(message.contents):
-            found.append(message)
-        elif left:
-            data = {**message.to_dict(), "contents": [each.to_dict() for each in left]}
-            found.append(Message.from_dict(data))
-    return found
+        remaining = [part for part in message.contents if (part.type, part.call_id) not in removed]
+        if len(remaining) == len(message.contents):
+            kept_messages.append(message)
+        elif remaining:
+            data = {**message.to_dict(), "contents": [part.to_dict() for part in remaining]}
+            kept_messages.append(Message.from_dict(data))
+    return kept_messages

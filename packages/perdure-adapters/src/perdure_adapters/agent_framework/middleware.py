@@ -36,10 +36,10 @@ from perdure.handles.aio.session import AsyncSession
 from perdure.handles.atomic import Atomic
 from perdure.handles.listing import aevery
 from perdure.model.ids import new_uid
-from perdure_adapters import doubting, outward
+from perdure_adapters import doubt_questions, tool_calls
 from perdure_adapters.agent_framework.conversation import StoredCall, StoredConversation, record_of
-from perdure_adapters.conversing import keep
 from perdure_adapters.forms.agent_framework_messages import FORM, contents_of, kept_content
+from perdure_adapters.neutral_messages import keep
 from perdure_adapters.shared_store import SharedStore
 
 Next = Callable[[], Awaitable[None]]
@@ -65,20 +65,20 @@ class PerdureChatMiddleware(ChatMiddleware):
 
     async def process(self, context: Any, call_next: Next) -> None:
         """Answer from the session, or let the model answer."""
-        said = [message for message in context.messages if _is_said(message)]
-        if context.session is None or len(said) > 1 or any(message.role != "user" for message in said):
+        messages = [message for message in context.messages if _is_said(message)]
+        if context.session is None or len(messages) > 1 or any(message.role != "user" for message in messages):
             return await call_next()
         session = await self._shared.aio.session(context.session.session_id)
         stored = await conversation_of(session)
-        found = stored.open_answer()
-        if found is None or not all(_is_same(stored.asked(), message) for message in said):
+        open_answer = stored.open_answer()
+        if open_answer is None or not all(_is_same(stored.question(), message) for message in messages):
             return await call_next()
-        record, left = found
+        record, open_ids = open_answer
         answer = Message.from_dict(record)
-        answer.contents = [each for each in answer.contents if each.type != "function_call" or each.call_id in left]
-        if said:
+        answer.contents = [part for part in answer.contents if part.type != "function_call" or part.call_id in open_ids]
+        if messages:
             answer = said_again(answer)
-            await self._keep(context.session.session_id, [*said, answer])
+            await self._keep(context.session.session_id, [*messages, answer])
         response = ChatResponse(messages=[answer], conversation_id=LOCAL_HISTORY_CONVERSATION_ID)
         response.mark_internal_conversation_id()
         context.result = _streamed(response) if context.stream else response
@@ -114,14 +114,14 @@ def _is_same(record: Any, message: Message) -> bool:
 
 def said_again(answer: Message) -> Message:
     """An answer as another one of the same contents: calls, and what a provider takes only once, have no id of the first."""
-    made = Message.from_dict(answer.to_dict())
-    made.message_id = None
-    for each in made.contents:
-        each.id = None
-        each.additional_properties.pop("fc_id", None)  # of OpenAI's Responses
-        if each.type == "function_call":
-            each.call_id = f"call_{new_uid().hex()}"
-    return made
+    copy = Message.from_dict(answer.to_dict())
+    copy.message_id = None
+    for content in copy.contents:
+        content.id = None
+        content.additional_properties.pop("fc_id", None)  # of OpenAI's Responses
+        if content.type == "function_call":
+            content.call_id = f"call_{new_uid().hex()}"
+    return copy
 
 
 def _streamed(response: ChatResponse) -> Any:
@@ -146,23 +146,23 @@ class PerdureFunctionMiddleware(FunctionMiddleware):
     happened.
     """
 
-    def __init__(self, store: Any, *, kinds: outward.Kinds | None = None) -> None:
+    def __init__(self, store: Any, *, kinds: tool_calls.Kinds | None = None) -> None:
         self._shared = SharedStore(store)
         self._kinds = dict(kinds or {})
 
     async def process(self, context: Any, call_next: Next) -> None:
         """Carry out a call through the ledger, and give its result to the framework."""
         tool = context.function
-        declared = outward.declared_as(tool.name, getattr(tool, "func", None), self._kinds)
-        if outward.reads_only(declared) or _is_invalid(context):
+        declared = tool_calls.declared_as(tool.name, getattr(tool, "func", None), self._kinds)
+        if tool_calls.reads_only(declared) or _is_invalid(context):
             return await call_next()
         if context.session is None:
             raise _refusal(tool.name)
         session = await self._shared.aio.session(context.session.session_id)
-        asked = (await conversation_of(session)).find(context.metadata.get("call_id"), tool.name)
-        if asked is None:
+        stored_call = (await conversation_of(session)).find(context.metadata.get("call_id"), tool.name)
+        if stored_call is None:
             raise _refusal(tool.name)
-        await _OneCall(self._shared, session, context, call_next, declared, asked).carry_out()
+        await _OneCall(self._shared, session, context, call_next, declared, stored_call).carry_out()
         return None
 
     def close(self) -> None:
@@ -190,15 +190,15 @@ class _OneCall:
         context: Any,
         call_next: Next,
         declared: Any,
-        asked: StoredCall,
+        stored_call: StoredCall,
     ) -> None:
         self._shared = shared
         self._session = session
         self._context = context
         self._next = call_next
         self._declared = declared
-        self._call = asked.call
-        self._key = asked.key if asked.repeats else None
+        self._call = stored_call.call
+        self._key = stored_call.key if stored_call.repeats else None
         self._is_approved = "approval_response" in context.metadata
         self._paused: list[Any] = []
 
@@ -206,8 +206,8 @@ class _OneCall:
         """Set the result: that of the ledger, an error of the model's, or the framework's request."""
         try:
             self._context.result = contents(await self._act())
-        except outward.ToolPaused:
-            await doubting.let_go(self._session, self._call, self._key)
+        except tool_calls.ToolPaused:
+            await doubt_questions.let_go(self._session, self._call, self._key)
             self._pause()
         except (InDoubt, Waiting) as doubt:
             if await self._is_answered(doubt):
@@ -216,21 +216,21 @@ class _OneCall:
                 await self._ask(doubt)
 
     async def _act(self) -> Any:
-        return await outward.act(self._session, self._call, self._declared, self._invoke, key=self._key)
+        return await tool_calls.act(self._session, self._call, self._declared, self._invoke, key=self._key)
 
     async def _is_answered(self, doubt: InDoubt | Waiting) -> bool:
         """Settle it by the verdict that a person gave with the approval about this attempt, once."""
         response = self._context.metadata.pop("approval_response", None)
-        said = {} if response is None else response.additional_properties
-        verdict = doubting.verdict_of(said.get(ANSWER))
-        if verdict is None or "effect" not in doubt.facts or said.get(ATTEMPT) != await self._attempt(doubt):
+        properties = {} if response is None else response.additional_properties
+        verdict = doubt_questions.verdict_of(properties.get(ANSWER))
+        if verdict is None or "effect" not in doubt.facts or properties.get(ATTEMPT) != await self._attempt(doubt):
             return False
         with suppress(Conflict):  # somebody else settled it, or its sender lives: the next look says so
-            await doubting.settle(self._shared.aio, doubt, verdict)
+            await doubt_questions.settle(self._shared.aio, doubt, verdict)
         return True
 
     async def _attempt(self, doubt: InDoubt | Waiting) -> str:
-        return f"{doubt.facts.get('effect', '')}@{await doubting.attempt_of(self._shared.aio, doubt)}"
+        return f"{doubt.facts.get('effect', '')}@{await doubt_questions.attempt_of(self._shared.aio, doubt)}"
 
     async def _ask(self, doubt: InDoubt | Waiting) -> None:
         """Let the run end with a request. After an approval, the oldest versions take it only from an exception."""
@@ -241,7 +241,7 @@ class _OneCall:
     def _request(self, doubt: InDoubt | Waiting, attempt: str) -> Content:
         call = Content.from_function_call(self._call.id, self._call.tool, arguments=self._call.args)
         call.id = self._context.metadata.get("function_call_occurrence_id")
-        about = {ANSWER: doubting.question(self._call, doubt), ATTEMPT: attempt}
+        about = {ANSWER: doubt_questions.question(self._call, doubt), ATTEMPT: attempt}
         return Content.from_function_approval_request(call.id or self._call.id, call, additional_properties=about)
 
     def _pause(self) -> None:
@@ -253,34 +253,34 @@ class _OneCall:
     async def _invoke(self) -> Any:
         """Run the tool; the framework runs a sync function in a thread."""
         is_async = inspect.iscoroutinefunction(getattr(self._context.function, "func", None))
-        return await outward.until_returned(self._run, in_thread=not is_async)
+        return await tool_calls.until_returned(self._run, in_thread=not is_async)
 
     async def _run(self) -> Any:
         try:
             await self._next()
         except UserInputRequiredException as asks:
             self._paused.append(asks)
-            raise outward.ToolPaused from asks
+            raise tool_calls.ToolPaused from asks
         result = self._context.result
         if isinstance(result, Content) and result.user_input_request:
             self._paused.append(result)
-            raise outward.ToolPaused
-        return kept(result)
+            raise tool_calls.ToolPaused
+        return ledger_result(result)
 
 
-def kept(result: Any) -> Any:
+def ledger_result(result: Any) -> Any:
     """A result as the ledger keeps it: its content, as a person or a probe would say it; whole where that says less."""
-    if not isinstance(result, list) or not all(isinstance(each, Content) for each in result):
+    if not isinstance(result, list) or not all(isinstance(part, Content) for part in result):
         return result
-    items = [each.to_dict() for each in result]
+    items = [part.to_dict() for part in result]
     content = kept_content(items)
     return {WHOLE: items} if content is None else content
 
 
 def contents(result: Any) -> list[Content]:
     """A result of the ledger as the framework's contents."""
-    whole = isinstance(result, dict) and result.keys() == {WHOLE}
-    return [Content.from_dict(each) for each in (result[WHOLE] if whole else contents_of(result))]
+    is_whole = isinstance(result, dict) and result.keys() == {WHOLE}
+    return [Content.from_dict(content) for content in (result[WHOLE] if is_whole else contents_of(result))]
 
 
 def _is_invalid(context: Any) -> bool:

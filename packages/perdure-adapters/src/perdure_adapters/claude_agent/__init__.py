@@ -5,7 +5,7 @@ ClaudeAgentOptions(session_store=PerdureSessionStore("sqlite:///agent.db"), sess
 
 from __future__ import annotations
 
-from perdure_adapters.needed import need
+from perdure_adapters.framework_versions import need
 
 need("claude-agent-sdk", (0, 1, 65), (0, 3), "claude-agent")
 

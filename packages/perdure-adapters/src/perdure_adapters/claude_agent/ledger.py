@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 from anyio import Lock
 from claude_agent_sdk import HookMatcher, SdkMcpTool, create_sdk_mcp_server, project_key_for_directory  # pyright: ignore[reportMissingImports]
 
-from perdure.effects.storable import storable
 from perdure.effects.tool import Tool
 from perdure.errors import Conflict, Failed, InDoubt, Waiting
 from perdure.handles.aio.effects import AsyncEffect
@@ -27,8 +26,9 @@ from perdure.handles.aio.session import AsyncSession
 from perdure.handles.listing import aevery
 from perdure.model.records.conversation import Call, Turn
 from perdure.model.records.effects import EffectState, ToolKind
+from perdure.model.storable import storable
 from perdure.model.values import digest
-from perdure_adapters import naming, outward
+from perdure_adapters import session_names, tool_calls
 from perdure_adapters.claude_agent.session_store import name_of
 from perdure_adapters.shared_store import SharedStore
 
@@ -46,7 +46,7 @@ IDEMPOTENT = frozenset({"Write"})
 class PerdureLedger:
     """Hooks and servers for one agent. store: a URL or an open store; session: the session that holds its effects."""
 
-    def __init__(self, store: Any, session: str, *, kinds: outward.Kinds | None = None) -> None:
+    def __init__(self, store: Any, session: str, *, kinds: tool_calls.Kinds | None = None) -> None:
         self._opened = SharedStore(store)
         self._name = session
         self._kinds = kinds or {}
@@ -68,10 +68,10 @@ class PerdureLedger:
             "PostToolUseFailure": [HookMatcher(hooks=[self._after])],
         }
 
-    async def _before(self, asked: Any, tool_use_id: str | None, _context: Any) -> Any:
-        name, args = asked["tool_name"], asked.get("tool_input") or {}
+    async def _before(self, hook_input: Any, tool_use_id: str | None, _context: Any) -> Any:
+        name, args = hook_input["tool_name"], hook_input.get("tool_input") or {}
         kind = self._kind(name)
-        coming = _Coming.of(asked, tool_use_id)
+        coming = _Coming.of(hook_input, tool_use_id)
         self._own.add(coming.call)
         if name in self._served:
             self._coming.setdefault(_like(name.rpartition("__")[2], args), []).append(coming)
@@ -79,16 +79,15 @@ class PerdureLedger:
             return {}
         session = await self._session()
         await self._look_for_unheard(coming)
-        left = await left_open(session, name, args)
-        if left is not None and kind is not ToolKind.IDEMPOTENT:
+        earlier = await left_open(session, name, args)
+        if earlier is not None and kind is not ToolKind.IDEMPOTENT:
             return _denied(f"{name} with this input was being carried out when its process died, and its outcome is unknown. "
-                           f"Check, then run `perdure settle {left.id} happened|absent|failed`")  # fmt: skip
-        left = left or await self._take_unheard(name, args, coming)
-        if left is not None and left.state is EffectState.COMMITTED:
-            return _denied(
-                f"{name} with this input was carried out before the process died. Its result: {left.result!r}"[:2_000]
-            )
-        key = left.key if left is not None else KEY + coming.place
+                           f"Check, then run `perdure settle {earlier.id} happened|absent|failed`")  # fmt: skip
+        earlier = earlier or await self._take_unheard(name, args, coming)
+        if earlier is not None and earlier.state is EffectState.COMMITTED:
+            outcome = f"{name} with this input was carried out before the process died. Its result: {earlier.result!r}"
+            return _denied(outcome[:2_000])
+        key = earlier.key if earlier is not None else KEY + coming.place
         effect = await session.begin(name, {"arguments": storable(args)}, kind=kind, key=key)
         if effect.settled:
             return _denied(f"{name} was carried out before under this id: {effect.result!r}"[:500])
@@ -107,9 +106,9 @@ class PerdureLedger:
         return {}
 
     def _kind(self, name: str) -> ToolKind:
-        said = outward.declared_as(name, None, self._kinds)
+        declared = tool_calls.declared_as(name, None, self._kinds)
         if name in self._kinds:
-            return said.kind if isinstance(said, Tool) else said
+            return declared.kind if isinstance(declared, Tool) else declared
         return ToolKind.READ if name in READS else ToolKind.IDEMPOTENT if name in IDEMPOTENT else ToolKind.UNSAFE
 
     # -- tools of one's own ----------------------------------------------------------------------------------------
@@ -120,32 +119,32 @@ class PerdureLedger:
         A call that a dead process left is continued by its tool's rule; one that a person must settle is answered with an error
         that says how.
         """
-        self._served |= {f"mcp__{name}__{each.name}" for each in tools}
+        self._served |= {f"mcp__{name}__{entry.name}" for entry in tools}
         return create_sdk_mcp_server(
-            name, version, [dataclasses.replace(each, handler=self.ledgered(each)) for each in tools]
+            name, version, [dataclasses.replace(entry, handler=self.ledgered(entry)) for entry in tools]
         )
 
-    def ledgered(self, made: SdkMcpTool[Any]) -> Callable[[Any], Awaitable[dict[str, Any]]]:
+    def ledgered(self, tool: SdkMcpTool[Any]) -> Callable[[Any], Awaitable[dict[str, Any]]]:
         """The handler of a tool, through the ledger. The probe of a tool that is declared on its handler takes the input, too."""
-        declared = outward.declared_as(made.name, made.handler, self._kinds)
+        declared = tool_calls.declared_as(tool.name, tool.handler, self._kinds)
 
         async def handle(args: Any) -> dict[str, Any]:
             async def invoke() -> Any:
-                return await made.handler(args)
+                return await tool.handler(args)
 
-            if outward.reads_only(declared):
+            if tool_calls.reads_only(declared):
                 return await invoke()
             session = await self._session()
-            seen = self._coming.get(_like(made.name, args))
-            coming = seen.pop(0) if seen else _Coming()
+            calls = self._coming.get(_like(tool.name, args))
+            coming = calls.pop(0) if calls else _Coming()
             await self._look_for_unheard(coming)
-            left = await left_open(session, made.name, args) or await self._take_unheard(made.name, args, coming)
-            call = Call("", made.name, args)
-            key = left.key if left is not None else KEY + coming.place if coming.call else None
+            earlier = await left_open(session, tool.name, args) or await self._take_unheard(tool.name, args, coming)
+            call = Call("", tool.name, args)
+            key = earlier.key if earlier is not None else KEY + coming.place if coming.call else None
             try:
-                if left is not None:
-                    await self._bind(left, coming)
-                acting = outward.made_for(call, declared, invoke, whole=made.name not in self._kinds)
+                if earlier is not None:
+                    await self._bind(earlier, coming)
+                acting = tool_calls.made_for(call, declared, invoke, as_one=tool.name not in self._kinds)
                 return await session.act(acting, args, key=key)
             except (InDoubt, Waiting, Failed) as trouble:
                 return {"content": [{"type": "text", "text": str(trouble)}], "is_error": True}
@@ -156,11 +155,11 @@ class PerdureLedger:
 
     async def untold(self, key: Any) -> dict[str, Any]:
         """The results that earlier processes got for calls of this transcript, and that it does not have; by the call's id."""
-        wanted = await self._name_of(key)
+        session = await self._name_of(key)
         return {
             call: effect.result
-            async for effect, name, call, told in self._answers()
-            if name == wanted and told is None and effect.state is EffectState.COMMITTED and call not in self._own
+            async for effect, name, call, result in self._answers()
+            if name == session and result is None and effect.state is EffectState.COMMITTED and call not in self._own
         }
 
     async def _look_for_unheard(self, coming: _Coming) -> None:
@@ -198,8 +197,8 @@ class PerdureLedger:
             return []
         # An error that the host wrote for a call that was cut off says nothing of the effect.
         return [
-            effect async for effect, _, _, told in self._answers(here)
-            if told is None or (told.error and not _is_error(effect.result))
+            effect async for effect, _, _, result in self._answers(here)
+            if result is None or (result.error and not _is_error(effect.result))
         ]  # fmt: skip
 
     async def _answers(self, here: str = "") -> AsyncIterator[tuple[AsyncEffect, str, str, Turn | None]]:
@@ -224,7 +223,7 @@ class PerdureLedger:
 
     async def _name_of(self, key: Any) -> str:
         """The name of the session that holds a transcript."""
-        return await naming.name_of(self._opened, name_of(key))
+        return await session_names.name_of(self._opened, name_of(key))
 
     async def _session(self) -> AsyncSession:
         return await self._opened.aio.session(self._name)
@@ -243,10 +242,10 @@ class _Coming(NamedTuple):
     agent: str | None = None
 
     @classmethod
-    def of(cls, asked: Any, call: str | None) -> _Coming:
+    def of(cls, hook_input: Any, call: str | None) -> _Coming:
         """The call that a hook is asked about."""
-        found = str(call or asked.get("tool_use_id") or "")
-        return cls(found, asked.get("session_id"), asked.get("cwd"), asked.get("agent_id"))
+        call_id = str(call or hook_input.get("tool_use_id") or "")
+        return cls(call_id, hook_input.get("session_id"), hook_input.get("cwd"), hook_input.get("agent_id"))
 
     @property
     def key(self) -> Any:

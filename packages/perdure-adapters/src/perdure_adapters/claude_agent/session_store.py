@@ -2,7 +2,7 @@
 
 A line comes back as it was. Its `uuid` is the key of its turn, so a batch that is sent again adds nothing. A deleted transcript
 is retracted: the log keeps it until retention empties it. Subagents have sessions of their own. Safe under tasks and processes.
-A session that another framework began is brought (`naming`); what others said in a transcript is shown as lines between its own.
+A session that another framework began is brought (`session_names`); what others said in it is shown as lines between its own.
 A store that has the agent's ledger adds the results that the ledger has and the transcript has not, before a host resumes it.
 """
 
@@ -21,9 +21,9 @@ from perdure.handles.listing import every
 from perdure.handles.sync.session import Session
 from perdure.model.limits import NAME_MAX_CHARS
 from perdure.model.records.conversation import SessionHeader, Turn
-from perdure_adapters import naming
-from perdure_adapters.conversing import is_own, keep, shown
+from perdure_adapters import session_names
 from perdure_adapters.forms.claude_lines import LINES, answers, chained
+from perdure_adapters.neutral_messages import is_own, keep, records_by_turn
 from perdure_adapters.shared_store import SharedStore
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class PerdureSessionStore:
         session = self._find(key)
         if session is None:
             return None
-        brought = next((each for each in session.get(BROUGHT, []) if _is_of(each, key)), {})
+        brought = next((origin for origin in session.get(BROUGHT, []) if _is_of(origin, key)), {})
         lines = _lines([*every(session.turns, after=0)])
         return chained(lines, brought.get("session_id"), brought.get("cwd", "")) or None
 
@@ -107,11 +107,11 @@ class PerdureSessionStore:
         ]
 
     def _summaries(self, project_key: str) -> list[Any]:
-        found = [(header, self._get(header, SUMMARY)) for header in self._labelled(_project(project_key))]
-        return [{**summary, "mtime": _ms(header)} for header, summary in found if summary is not None]
+        pairs = [(header, self._get(header, SUMMARY)) for header in self._labelled(_project(project_key))]
+        return [{**summary, "mtime": _ms(header)} for header, summary in pairs if summary is not None]
 
     def _delete(self, key: Any) -> None:
-        names = [naming.name_in(self._opened.sync, name_of(key))] if self._find(key) is not None else []
+        names = [session_names.name_in(self._opened.sync, name_of(key))] if self._find(key) is not None else []
         if not key.get("subpath"):
             names += [header.name for header in self._labelled(_family(key))]
         for name in names:
@@ -123,9 +123,9 @@ class PerdureSessionStore:
     def _find(self, key: Any) -> Session | None:
         """The session of a transcript that has lines; none is made."""
         label = _family(key) if key.get("subpath") else _project(key["project_key"])
-        wanted = naming.name_in(self._opened.sync, name_of(key))
-        known = any(header.name == wanted for header in self._labelled(label))
-        return self._opened.sync.session(wanted) if known else None
+        name = session_names.name_in(self._opened.sync, name_of(key))
+        has_lines = any(header.name == name for header in self._labelled(label))
+        return self._opened.sync.session(name) if has_lines else None
 
     def _labelled(self, label: str) -> Iterator[SessionHeader]:
         return every(self._opened.sync.sessions, label=label)
@@ -162,14 +162,14 @@ def _short(name: str, parts: list[str]) -> str:
 
 def _append(tx: Atomic, key: Any, entries: list[Any]) -> None:
     own = bool(key.get("subpath"))
-    session = naming.session_in(tx, name_of(key))
+    session = session_names.session_in(tx, name_of(key))
     session.label(_family(key) if own else _project(key["project_key"]))
     if session.get(KEY) is None and session.get(BROUGHT) is None:
         session.set(KEY, {name: value for name, value in key.items() if value is not None})
     for entry in entries:
-        named = entry.get("uuid")
+        uuid = entry.get("uuid")
         try:
-            keep(session, LINES, entry, key=named if isinstance(named, str) and named else None)
+            keep(session, LINES, entry, key=uuid if isinstance(uuid, str) and uuid else None)
         except KeyReused:
             continue  # the first of a uuid stands
     if not own:
@@ -178,18 +178,18 @@ def _append(tx: Atomic, key: Any, entries: list[Any]) -> None:
 
 def _lines(turns: list[Turn]) -> Iterator[Any]:
     """The lines of a transcript. Those of other frameworks have the instants of their turns."""
-    for turn, lines in shown(LINES, turns, resumes=True):
+    for turn, lines in records_by_turn(LINES, turns, resumes=True):
         yield from (line if is_own(LINES, turn) else {"timestamp": turn.at.isoformat(), **line} for line in lines or ())
 
 
 def _bring(tx: Atomic, name: str, key: Any, cwd: str) -> None:
-    naming.bring(tx, name, name_of(key))
+    session_names.bring(tx, name, name_of(key))
     session = tx.session(name)
     session.label(_project(key["project_key"]))
-    others = [each for each in session.get(BROUGHT, []) if not _is_of(each, key)]
+    others = [origin for origin in session.get(BROUGHT, []) if not _is_of(origin, key)]
     about = {"project_key": key["project_key"], "session_id": key["session_id"], "cwd": cwd}
-    if session.get(BROUGHT) != (kept := [*others, about]):
-        session.set(BROUGHT, kept)
+    if session.get(BROUGHT) != (origins := [*others, about]):
+        session.set(BROUGHT, origins)
 
 
 def _is_of(brought: Any, key: Any) -> bool:
@@ -202,7 +202,7 @@ def _delete(tx: Atomic, name: str, key: Any) -> None:
     session.unlabel(_project(key["project_key"]), _family(key))
     session.unset(SUMMARY)
     session.unset(BROUGHT)
-    naming.let_go(tx, name_of(key))
+    session_names.let_go(tx, name_of(key))
 
 
 def _ms(header: SessionHeader) -> int:

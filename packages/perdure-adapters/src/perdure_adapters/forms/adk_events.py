@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from perdure.model.records.conversation import Call
-from perdure_adapters.conversing import (
+from perdure_adapters.neutral_messages import (
     OPAQUE,
     Form,
     Message,
@@ -38,7 +38,7 @@ def parse(event: Any) -> Message:
         for part in parts
         if part.get("functionCall")
     )
-    content = [found for part in parts if (found := _part(part)) is not None]
+    content = [neutral for part in parts if (neutral := _part(part)) is not None]
     if any(call.tool.startswith(ASKING) for call in calls) or not (content or calls):
         return OPAQUE
     user = event.get("author") == "user"
@@ -57,9 +57,9 @@ def _parts(event: Any) -> list[Any]:
 
 def _answers(event: Any) -> list[Message]:
     """The results in an event. A response that only asks for a confirmation is none."""
-    asked = (event.get("actions") or {}).get("requestedToolConfirmations") or {}
-    found = [part["functionResponse"] for part in _parts(event) if part.get("functionResponse")]
-    return [_answer(each) for each in found if each["id"] not in asked]
+    confirmations = (event.get("actions") or {}).get("requestedToolConfirmations") or {}
+    responses = [part["functionResponse"] for part in _parts(event) if part.get("functionResponse")]
+    return [_answer(response) for response in responses if response["id"] not in confirmations]
 
 
 def _answer(answer: Any) -> Message:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from perdure.model.records.conversation import Call
-from perdure_adapters.conversing import (
+from perdure_adapters.neutral_messages import (
     OPAQUE,
     Form,
     Message,
@@ -31,13 +31,13 @@ PROVIDER = "agent_framework"  # its records do not say which model gave a reason
 def lean(record: Any) -> Any:
     """A record without the fields that say nothing (empty properties, `hosted: false`): the framework reads it as the same."""
     if isinstance(record, list):
-        return [lean(each) for each in record]
+        return [lean(item) for item in record]
     if not isinstance(record, dict):
         return record
     empty = {"additional_properties": {}, "hosted": False}
-    kept = {name: value for name, value in record.items() if not (name in empty and value == empty[name])}
+    fields = {name: value for name, value in record.items() if not (name in empty and value == empty[name])}
     return {
-        name: lean(value) if name in ("contents", "items", "function_call") else value for name, value in kept.items()
+        name: lean(value) if name in ("contents", "items", "function_call") else value for name, value in fields.items()
     }
 
 
@@ -48,9 +48,9 @@ def parse(record: Any) -> Message:
         return results[-1]
     contents = record["contents"]
     calls = tuple(
-        Call(each["call_id"], each["name"], arguments_of(each.get("arguments"))) for each in contents if is_call(each)
+        Call(part["call_id"], part["name"], arguments_of(part.get("arguments"))) for part in contents if is_call(part)
     )
-    parts = [part for each in contents if (part := _part(each)) is not None]
+    parts = [part for content in contents if (part := _part(content)) is not None]
     if not parts and not calls:
         return OPAQUE
     only = parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts or None
@@ -64,19 +64,19 @@ def is_call(content: Any) -> bool:
 
 def results_in(record: Any) -> list[str]:
     """The ids of the calls whose results a record carries."""
-    return [each["call_id"] for each in record.get("contents", ()) if each.get("type") == "function_result"]
+    return [content["call_id"] for content in record.get("contents", ()) if content.get("type") == "function_result"]
 
 
 def _results(record: Any) -> list[Message]:
-    found = [each for each in record["contents"] if each["type"] == "function_result"]
+    results = [result for result in record["contents"] if result["type"] == "function_result"]
     return [
-        Message("tool", _content_of(each), call=each["call_id"], error=each.get("exception") is not None)
-        for each in found
+        Message("tool", _content_of(result), call=result["call_id"], error=result.get("exception") is not None)
+        for result in results
     ]
 
 
 def _content_of(result: Any) -> Any:
-    parts = [part for each in result.get("items") or () if (part := _part(each)) is not None]
+    parts = [part for item in result.get("items") or () if (part := _part(item)) is not None]
     if len(parts) > 1 or (parts and parts[0]["type"] != "text"):
         return parts
     return parts[0]["text"] if parts else result.get("result") or ""
@@ -87,8 +87,8 @@ def _part(content: Any) -> Any:
     if kind == "text":
         return text(content.get("text") or "")
     if kind == "text_reasoning":
-        said = content.get("text")
-        return thought(said, PROVIDER, content.get("protected_data")) if said else None
+        reasoning = content.get("text")
+        return thought(reasoning, PROVIDER, content.get("protected_data")) if reasoning else None
     if kind in ("data", "uri"):
         is_image = (content.get("media_type") or "").startswith("image/")
         return image(content["uri"]) if is_image else {"type": "file", "uri": content["uri"]}
@@ -101,8 +101,8 @@ def render(message: Message) -> list[Any]:
         return [_message("tool", [_result(message)])]
     contents = [_content(part) for part in parts_of(message.content)]
     for call in message.calls:
-        given = json.loads(json.dumps(call.args, default=str))
-        contents.append({"type": "function_call", "call_id": call.id, "name": call.tool, "arguments": given})
+        arguments = json.loads(json.dumps(call.args, default=str))
+        contents.append({"type": "function_call", "call_id": call.id, "name": call.tool, "arguments": arguments})
     return [_message(message.role, contents)] if contents else []
 
 
@@ -112,16 +112,16 @@ def _message(role: str, contents: list[Any]) -> Any:
 
 def _result(message: Message) -> Any:
     items = contents_of(message.content)
-    said = {"type": "function_result", "call_id": message.call, "result": plain_text(message.content), "items": items}
-    return {**said, "exception": "FunctionInvocationError"} if message.error else said
+    result = {"type": "function_result", "call_id": message.call, "result": plain_text(message.content), "items": items}
+    return {**result, "exception": "FunctionInvocationError"} if message.error else result
 
 
 def _content(part: Any) -> Any:
     if part["type"] == "text":
         return {"type": "text", "text": part["text"]}
     if part["type"] == "thinking":
-        said = {"type": "text_reasoning", "text": part["thinking"]}
-        return said if part.get("signature") is None else {**said, "protected_data": part["signature"]}
+        reasoning = {"type": "text_reasoning", "text": part["thinking"]}
+        return reasoning if part.get("signature") is None else {**reasoning, "protected_data": part["signature"]}
     url = url_of(part)
     if url is None:
         return {"type": "text", "text": f"[{part.get('uri') or part['type']}]"}
@@ -138,8 +138,8 @@ def _goes_on(before: Any, record: Any) -> bool:
 
 def kept_content(items: list[Any]) -> Any:
     """The content of a result that these contents are; None where it would say less than they do."""
-    found = _content_of({"items": items})
-    return found if contents_of(found) == lean(items) else None
+    content = _content_of({"items": items})
+    return content if contents_of(content) == lean(items) else None
 
 
 def contents_of(content: Any) -> list[Any]:
@@ -149,13 +149,17 @@ def contents_of(content: Any) -> list[Any]:
 
 def merged(records: Iterable[Any]) -> list[Any]:
     """Messages in which the results that follow each other stand in one, and so do calls of other frameworks."""
-    found: list[Any] = []
+    messages: list[Any] = []
     for record in records:
-        if found and found[-1]["role"] == record["role"] and (record["role"] == "tool" or _goes_on(found[-1], record)):
-            found[-1] = {**found[-1], "contents": [*found[-1]["contents"], *record["contents"]]}
+        if (
+            messages
+            and messages[-1]["role"] == record["role"]
+            and (record["role"] == "tool" or _goes_on(messages[-1], record))
+        ):
+            messages[-1] = {**messages[-1], "contents": [*messages[-1]["contents"], *record["contents"]]}
         else:
-            found.append(record)
-    return found
+            messages.append(record)
+    return messages
 
 
 FORM = register(Form("agent_framework.message", PROVIDER, parse, render, results=lambda record: _results(record)[:-1]))

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from perdure.model.records.conversation import Call
-from perdure_adapters.conversing import (
+from perdure_adapters.neutral_messages import (
     OPAQUE,
     Form,
     Message,
@@ -30,34 +30,34 @@ TURN = "perdure"  # the field of a rendered line that says of which turn it is
 
 def parse(line: Any) -> Message:
     """One line as a message; what is no part of the conversation (titles, modes, summaries) is opaque."""
-    said = line.get("message")
-    if line.get("type") not in ("user", "assistant") or not isinstance(said, dict) or line.get("isMeta"):
+    message = line.get("message")
+    if line.get("type") not in ("user", "assistant") or not isinstance(message, dict) or line.get("isMeta"):
         return OPAQUE
-    content = said.get("content")
+    content = message.get("content")
     if isinstance(content, str):
         return Message(line["type"], content) if content else OPAQUE
     blocks = [block for block in content or () if isinstance(block, dict)]
     if line["type"] == "assistant":
-        return _assistant(blocks, said)
+        return _assistant(blocks, message)
     others = [_part(block) for block in blocks if block.get("type") != "tool_result"]
-    given = _given(blocks)
-    return Message("user", others) if others else given[-1] if given else OPAQUE
+    answers = _tool_results(blocks)
+    return Message("user", others) if others else answers[-1] if answers else OPAQUE
 
 
 def results(line: Any) -> list[Message]:
     """The results of a line besides its message: of calls in parallel, or before what the user says."""
-    said = line.get("message")
-    content = said.get("content") if isinstance(said, dict) and line.get("type") == "user" else None
+    message = line.get("message")
+    content = message.get("content") if isinstance(message, dict) and line.get("type") == "user" else None
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    given = _given(blocks)
-    return given if len(given) < len(blocks) else given[:-1]
+    answers = _tool_results(blocks)
+    return answers if len(answers) < len(blocks) else answers[:-1]
 
 
-def _given(blocks: list[Any]) -> list[Message]:
+def _tool_results(blocks: list[Any]) -> list[Message]:
     return [
-        Message("tool", _result(each.get("content")), call=each["tool_use_id"], error=bool(each.get("is_error")))
-        for each in blocks
-        if each.get("type") == "tool_result"
+        Message("tool", _result(block.get("content")), call=block["tool_use_id"], error=bool(block.get("is_error")))
+        for block in blocks
+        if block.get("type") == "tool_result"
     ]
 
 
@@ -67,12 +67,12 @@ def _result(content: Any) -> Any:
     return parts[0]["text"] if only_text else parts
 
 
-def _assistant(blocks: list[Any], said: dict[str, Any]) -> Message:
+def _assistant(blocks: list[Any], message: dict[str, Any]) -> Message:
     calls = tuple(
         Call(block["id"], block["name"], block.get("input") or {}) for block in blocks if block["type"] == "tool_use"
     )
     parts = [_part(block) for block in blocks if block["type"] != "tool_use"]
-    usage, model = said.get("usage"), said.get("model")
+    usage, model = message.get("usage"), message.get("model")
     return Message(
         "assistant", parts or None, calls, usage=usage if isinstance(usage, dict) else None,
         model=model if isinstance(model, str) and model else None, opaque=not parts and not calls,
@@ -91,12 +91,12 @@ def _part(block: Any) -> Any:
 def render(message: Message) -> list[Any]:
     """The line of a turn that another framework said, without its place in a transcript (see `chained`)."""
     if message.call is not None:
-        said: dict[str, Any] = {
+        block: dict[str, Any] = {
             "type": "tool_result",
             "tool_use_id": message.call,
             "content": plain_text(message.content),
         }
-        return [_line("user", [{**said, "is_error": True} if message.error else said])]
+        return [_line("user", [{**block, "is_error": True} if message.error else block])]
     blocks = [_block(part) for part in parts_of(message.content)]
     if message.role == "system":  # a transcript has no place for it: the host says it anew
         return []
@@ -132,7 +132,7 @@ def chained(lines: Iterable[Any], session_id: str | None, cwd: str) -> list[Any]
     A rendered line gets a uuid that is made of its turn's identity, so that making it again gives the same. A line of the host
     stays as it is, but that it follows a rendered one that has come before it. session_id: of all lines, if it is not None.
     """
-    made: list[Any] = []
+    chain: list[Any] = []
     own: str | None = None  # the last line of the host
     parent: str | None = None
     folder = cwd
@@ -140,14 +140,14 @@ def chained(lines: Iterable[Any], session_id: str | None, cwd: str) -> list[Any]
         if TURN in line:
             parent, before = _uuid(line[TURN]), parent
             about = {"isSidechain": False, "userType": "external", "cwd": folder, "sessionId": session_id}
-            made.append({**about, **line, "uuid": parent, "parentUuid": before})
+            chain.append({**about, **line, "uuid": parent, "parentUuid": before})
             continue
         follows = {"parentUuid": parent} if parent != own == line.get("parentUuid") else {}
-        made.append({**line, **follows, **({} if session_id is None else {"sessionId": session_id})})
+        chain.append({**line, **follows, **({} if session_id is None else {"sessionId": session_id})})
         folder = line.get("cwd") or folder
         if line.get("uuid") and not line.get("isSidechain"):
             own = parent = line["uuid"]
-    return made
+    return chain
 
 
 def answers(lines: Iterable[Any], results: Mapping[str, Any]) -> list[Any]:
@@ -167,14 +167,14 @@ def _blocks(line: Any) -> list[Any]:
 
 def _answer(line: Any, call: str, result: Any) -> Any:
     """result: of a tool of an SDK server, or of a tool of the host, which may be of any form."""
-    told = result if isinstance(result, dict) else {}
-    content = told.get("content", told.get("error", result))
+    fields = result if isinstance(result, dict) else {}
+    content = fields.get("content", fields.get("error", result))
     content = content if isinstance(content, str | list) else json.dumps(content, ensure_ascii=False, default=str)
     block = {"type": "tool_result", "tool_use_id": call, "content": content}
-    failed = {"is_error": True} if told.get("is_error") or told.get("error") else {}
+    failed = {"is_error": True} if fields.get("is_error") or fields.get("error") else {}
     about = {name: line[name] for name in _OF_THE_HOST if name in line}
-    made = _line("user", [{**block, **failed}])
-    return {**about, **made, "uuid": _uuid(f"answer/{call}"), "parentUuid": line.get("uuid")}
+    rendered = _line("user", [{**block, **failed}])
+    return {**about, **rendered, "uuid": _uuid(f"answer/{call}"), "parentUuid": line.get("uuid")}
 
 
 # The fields that all lines of one life of the host share.

@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.model.records.conversation import Call
 from perdure.planes.conversation.transcript import as_text
-from perdure_adapters.conversing import (
+from perdure_adapters.neutral_messages import (
     OPAQUE,
     Form,
     Message,
@@ -40,7 +40,7 @@ def parse(record: Any) -> Message:
         )
     provider = str(about.get("model_provider") or "")
     content = _content(data["content"], _PROVIDERS.get(provider, provider))
-    calls = tuple(Call(each["id"], each["name"], each["args"]) for each in data.get("tool_calls") or ())
+    calls = tuple(Call(call["id"], call["name"], call["args"]) for call in data.get("tool_calls") or ())
     usage = {name: count for name, count in (data.get("usage_metadata") or {}).items() if type(count) is int}
     model = about.get("model_name") or about.get("model")
     return Message(
@@ -52,46 +52,48 @@ def parse(record: Any) -> Message:
 def _content(content: Any, provider: str) -> Any:
     if isinstance(content, str):
         return content or None
-    found = [made for each in content if (made := _part(each, provider)) is not None]
-    only_text = len(found) == 1 and found[0]["type"] == "text"
-    return found[0]["text"] if only_text else found or None
+    parts = [neutral for part in content if (neutral := _part(part, provider)) is not None]
+    only_text = len(parts) == 1 and parts[0]["type"] == "text"
+    return parts[0]["text"] if only_text else parts or None
 
 
-def _part(each: Any, provider: str) -> Any:
-    if isinstance(each, str):
-        return text(each)
-    kind = each["type"]
+def _part(part: Any, provider: str) -> Any:
+    if isinstance(part, str):
+        return text(part)
+    kind = part["type"]
     if kind == "text":
-        return text(each["text"])
-    url = url_of(each)
+        return text(part["text"])
+    url = url_of(part)
     if url is not None:
         return image(url)
     if kind == "thinking":
-        return thought(each["thinking"], provider or "anthropic", each.get("signature"))
+        return thought(part["thinking"], provider or "anthropic", part.get("signature"))
     if kind == "reasoning":
-        said = each.get("reasoning") or "\n".join(part["text"] for part in each.get("summary") or ())
-        return thought(said, provider or "openai", (each.get("extras") or {}).get("signature")) if said else None
-    return None if kind in _CALLS else {**each, "type": kind}
+        reasoning = part.get("reasoning") or "\n".join(line["text"] for line in part.get("summary") or ())
+        return (
+            thought(reasoning, provider or "openai", (part.get("extras") or {}).get("signature")) if reasoning else None
+        )
+    return None if kind in _CALLS else {**part, "type": kind}
 
 
 def render(message: Message) -> list[Any]:
     """The message of a turn that another framework said."""
     if message.call is not None:
-        said = plain_text(message.content)
+        output = plain_text(message.content)
         status = "error" if message.error else "success"
-        return [_made("tool", content=said, tool_call_id=message.call, status=status, name=message.tool)]
-    content = _shown(message.content)
+        return [_message("tool", content=output, tool_call_id=message.call, status=status, name=message.tool)]
+    content = _rendered_content(message.content)
     if message.role != "assistant":
-        return [_made(_KINDS[message.role], content=content)] if content else []
+        return [_message(_KINDS[message.role], content=content)] if content else []
     calls = [{"name": call.tool, "args": call.args, "id": call.id, "type": "tool_call"} for call in message.calls]
-    return [_made("ai", content=content, tool_calls=calls)] if content or calls else []
+    return [_message("ai", content=content, tool_calls=calls)] if content or calls else []
 
 
-def _made(kind: str, **data: Any) -> Any:
+def _message(kind: str, **data: Any) -> Any:
     return {"type": kind, "data": {"type": kind, **data}}
 
 
-def _shown(content: Any) -> Any:
+def _rendered_content(content: Any) -> Any:
     if isinstance(content, str):
         return content
     parts = [_rendered(part) for part in parts_of(content)]

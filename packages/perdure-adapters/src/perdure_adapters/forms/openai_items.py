@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from perdure.model.records.conversation import Call
-from perdure_adapters.conversing import (
+from perdure_adapters.neutral_messages import (
     OPAQUE,
     Form,
     Message,
@@ -33,17 +33,17 @@ def parse(item: Any) -> Message:
     if kind == "function_call_output":
         return Message("tool", _content(item["output"]), call=_text(item["call_id"]))
     if kind == "reasoning":
-        said = "\n".join(_text(part["text"]) for part in item.get("summary") or ())
-        return Message("assistant", [thought(said, "openai")]) if said else OPAQUE
+        summary = "\n".join(_text(part["text"]) for part in item.get("summary") or ())
+        return Message("assistant", [thought(summary, "openai")]) if summary else OPAQUE
     if kind == "message" and item.get("role") in _ROLES and item.get("content"):
         return Message(_ROLES[item["role"]], _content(item["content"]))
     return OPAQUE
 
 
-def _text(said: Any) -> str:
-    if not isinstance(said, str):
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
         raise TypeError
-    return said
+    return value
 
 
 def _content(content: Any) -> Any:
@@ -64,8 +64,8 @@ def _part(part: Any) -> Any:
 def render(message: Message) -> list[Any]:
     """The items of a message: its content as one, then each call."""
     if message.call is not None:
-        said = plain_text(message.content)
-        output = f"error: {said}" if message.error else said
+        plain = plain_text(message.content)
+        output = f"error: {plain}" if message.error else plain
         return [{"call_id": message.call, "output": output, "type": "function_call_output"}]
     items: list[Any] = []
     content = _rendered(message)

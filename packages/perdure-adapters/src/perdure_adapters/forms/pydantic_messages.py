@@ -12,7 +12,7 @@ from typing import Any
 from perdure.errors import Invalid, TooLarge
 from perdure.model.records.conversation import Call
 from perdure.model.values import to_plain
-from perdure_adapters.conversing import (
+from perdure_adapters.neutral_messages import (
     OPAQUE,
     Form,
     Message,
@@ -47,12 +47,13 @@ def parse(record: Any) -> Message:
         return _answer(record)
     prompts, results = _prompts(record), _results(record)
     if prompts:
-        content = [found for part in prompts for found in _contents(part["content"])]
+        contents = [part["content"] if isinstance(part["content"], list) else [part["content"]] for part in prompts]
+        content = [_content(part) for parts in contents for part in parts]
         return Message("user", content[0]["text"] if len(content) == 1 and content[0]["type"] == "text" else content)
     if results:
         return results[-1]
-    said = "\n".join(part["content"] for part in record["parts"] if part["part_kind"] == "system-prompt")
-    return Message("system", said) if said else OPAQUE
+    instructions = "\n".join(part["content"] for part in record["parts"] if part["part_kind"] == "system-prompt")
+    return Message("system", instructions) if instructions else OPAQUE
 
 
 def results(record: Any) -> list[Message]:
@@ -76,7 +77,7 @@ def _answer(record: Any) -> Message:
             calls.append(Call(part["tool_call_id"], part["tool_name"], arguments_of(part["args"])))
     if not content and not calls:
         return OPAQUE
-    usage = {name: found for name, found in (record.get("usage") or {}).items() if type(found) is int and found}
+    usage = {name: count for name, count in (record.get("usage") or {}).items() if type(count) is int and count}
     return Message("assistant", content or None, tuple(calls), usage=usage or None, model=record.get("model_name"))
 
 
@@ -94,18 +95,14 @@ def _is_error(part: Any) -> bool:
     return part["part_kind"] == "retry-prompt" or part.get("outcome", "success") != "success"
 
 
-def _contents(content: Any) -> list[Any]:
-    return [_content(each) for each in (content if isinstance(content, list) else [content])]
-
-
-def _content(each: Any) -> Any:
-    if isinstance(each, str):
-        return text(each)
-    if each.get("kind") == "image-url":
-        return image(each["url"])
-    if each.get("kind") == "binary" and each["media_type"].startswith("image/"):
-        return image(f"data:{each['media_type']};base64,{each['data'].translate(_PLAIN_BASE64)}")
-    return {**each, "type": each.get("kind", "file")}
+def _content(part: Any) -> Any:
+    if isinstance(part, str):
+        return text(part)
+    if part.get("kind") == "image-url":
+        return image(part["url"])
+    if part.get("kind") == "binary" and part["media_type"].startswith("image/"):
+        return image(f"data:{part['media_type']};base64,{part['data'].translate(_PLAIN_BASE64)}")
+    return {**part, "type": part.get("kind", "file")}
 
 
 _PLAIN_BASE64 = str.maketrans("-_", "+/")  # the framework writes bytes for addresses
@@ -140,10 +137,10 @@ def _request(part: Any) -> Any:
 def _prompt(content: Any) -> Any:
     if isinstance(content, str):
         return content
-    return [_shown(part) for part in parts_of(content) if part["type"] != "thinking"]
+    return [_prompt_part(part) for part in parts_of(content) if part["type"] != "thinking"]
 
 
-def _shown(part: Any) -> Any:
+def _prompt_part(part: Any) -> Any:
     if part["type"] == "text":
         return part["text"]
     data, url = image_of(part), url_of(part)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from perdure.model.records.conversation import Call
-from perdure_adapters.conversing import (
+from perdure_adapters.neutral_messages import (
     OPAQUE,
     Form,
     Message,
@@ -48,19 +48,19 @@ def parse(record: Any) -> Message:
 
 
 def _results(record: Any) -> list[Message]:
-    found = [block["toolResult"] for block in record["content"] if "toolResult" in block]
+    results = [block["toolResult"] for block in record["content"] if "toolResult" in block]
     return [
-        Message("tool", content_of(each["content"]), call=each["toolUseId"], error=each.get("status") == "error")
-        for each in found
+        Message("tool", content_of(result["content"]), call=result["toolUseId"], error=result.get("status") == "error")
+        for result in results
     ]
 
 
 def content_of(blocks: Iterable[Any]) -> Any:
     """The content of a result: a lone text or JSON value as itself, else parts."""
-    found = list(blocks)
-    if len(found) == 1 and "json" in found[0]:
-        return found[0]["json"]
-    parts = [part for block in found if (part := _part(block)) is not None]
+    all_blocks = list(blocks)
+    if len(all_blocks) == 1 and "json" in all_blocks[0]:
+        return all_blocks[0]["json"]
+    parts = [part for block in all_blocks if (part := _part(block)) is not None]
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 
@@ -72,29 +72,29 @@ def _part(block: Any) -> Any:
     if "image" in block:
         return _image(block["image"])
     if "reasoningContent" in block:
-        said = block["reasoningContent"].get("reasoningText") or {}
-        return thought(said["text"], "strands", said.get("signature")) if said.get("text") else None
+        reasoning = block["reasoningContent"].get("reasoningText") or {}
+        return thought(reasoning["text"], "strands", reasoning.get("signature")) if reasoning.get("text") else None
     return _rarer(block)
 
 
 def _rarer(block: Any) -> Any:
     if "citationsContent" in block:
-        return text("".join(each.get("text", "") for each in block["citationsContent"].get("content") or ()))
+        return text("".join(citation.get("text", "") for citation in block["citationsContent"].get("content") or ()))
     if "guardContent" in block:
         return text(block["guardContent"]["text"]["text"])
     return next(({"type": kind} for kind in ("document", "video", "audio") if kind in block), None)
 
 
-def _image(found: Any) -> Any:
-    source = found["source"]
+def _image(block: Any) -> Any:
+    source = block["source"]
     if "bytes" in source:
-        return image(f"data:image/{found['format']};base64,{base64.b64encode(_bytes(source['bytes'])).decode()}")
+        return image(f"data:image/{block['format']};base64,{base64.b64encode(_bytes(source['bytes'])).decode()}")
     return image(source["location"]["uri"])
 
 
-def _bytes(found: Any) -> bytes:
+def _bytes(data: Any) -> bytes:
     """Bytes, also as the framework writes them into JSON."""
-    return found if isinstance(found, bytes) else base64.b64decode(found["data"])
+    return data if isinstance(data, bytes) else base64.b64decode(data["data"])
 
 
 def render(message: Message) -> list[Any]:
@@ -107,8 +107,8 @@ def render(message: Message) -> list[Any]:
         return []
     blocks = [_block(part) for part in parts_of(message.content)]
     for call in message.calls:
-        given = json.loads(json.dumps(call.args, default=str))
-        blocks.append({"toolUse": {"toolUseId": call.id, "name": call.tool, "input": given}})
+        arguments = json.loads(json.dumps(call.args, default=str))
+        blocks.append({"toolUse": {"toolUseId": call.id, "name": call.tool, "input": arguments}})
     return [{"role": message.role, "content": blocks}] if blocks else []
 
 
@@ -123,8 +123,10 @@ def _block(part: Any) -> Any:
     if part["type"] == "text":
         return {"text": part["text"]}
     if part["type"] == "thinking":
-        said = {"text": part["thinking"]}
-        return {"reasoningContent": {"reasoningText": _signed(said, part.get("signature"))}}
+        reasoning = {"text": part["thinking"]}
+        if part.get("signature") is not None:
+            reasoning["signature"] = part["signature"]
+        return {"reasoningContent": {"reasoningText": reasoning}}
     source = part.get("source") or {}
     url = part["image_url"]["url"] if part["type"] == "image_url" else source.get("url")
     if part["type"] == "image" and url is None and "data" in source:
@@ -135,19 +137,15 @@ def _block(part: Any) -> Any:
     return {"image": {"format": kind, "source": {"bytes": base64.b64decode(data)}}}
 
 
-def _signed(said: Any, signature: str | None) -> Any:
-    return said if signature is None else {**said, "signature": signature}
-
-
 def merged(records: Iterable[Any]) -> list[Any]:
     """Messages in which two of one role never follow each other, as models want them: results stand in one message."""
-    found: list[Any] = []
+    messages: list[Any] = []
     for record in records:
-        if found and found[-1]["role"] == record["role"]:
-            found[-1] = {**found[-1], "content": [*found[-1]["content"], *record["content"]]}
+        if messages and messages[-1]["role"] == record["role"]:
+            messages[-1] = {**messages[-1], "content": [*messages[-1]["content"], *record["content"]]}
         else:
-            found.append(record)
-    return found
+            messages.append(record)
+    return messages
 
 
 FORM = register(Form("strands.message", "strands", parse, render, lambda record: _results(record)[:-1]))

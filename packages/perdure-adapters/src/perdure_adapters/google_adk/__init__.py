@@ -6,7 +6,7 @@ Runner(app_name="shop", agent=agent, session_service=PerdureSessionService(store
 
 from __future__ import annotations
 
-from perdure_adapters.needed import need
+from perdure_adapters.framework_versions import need
 
 need("google-adk", (2, 13), (3,), "google-adk")
 

@@ -69,10 +69,10 @@ class PerdureArtifactService(BaseArtifactService):
     async def _load(
         self, app: str, user: str, filename: str, session_id: str | None, version: int | None, depth: int
     ) -> types.Part | None:
-        kept = await self._kept(app, user, filename, session_id, version)
-        if kept is None:
+        entry = await self._entry_of(app, user, filename, session_id, version)
+        if entry is None:
             return None
-        part = types.Part.model_validate(kept["part"])
+        part = types.Part.model_validate(entry["part"])
         if artifact_util.is_artifact_ref(part):
             at = artifact_util.resolve_artifact_reference(
                 file_uri=part.file_data.file_uri,
@@ -87,11 +87,11 @@ class PerdureArtifactService(BaseArtifactService):
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
         """The names of the files of a user and, if one is given, of a session."""
         scopes = [_scope(app_name, user_id, None)] + ([_scope(app_name, user_id, session_id)] if session_id else [])
-        found: set[str] = set()
+        names: set[str] = set()
         for scope in scopes:
             values = await self._shared.aio.scope(scope)
-            found |= {unquote(each.name) async for each in aevery(values.entries) if "#" not in each.name}
-        return sorted(found)
+            names |= {unquote(entry.name) async for entry in aevery(values.entries) if "#" not in entry.name}
+        return sorted(names)
 
     async def delete_artifact(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
@@ -119,23 +119,25 @@ class PerdureArtifactService(BaseArtifactService):
     ) -> list[ArtifactVersion]:
         """Its versions with what is known of each."""
         where = {"app_name": app_name, "user_id": user_id, "filename": filename, "session_id": session_id}
-        found = [await self.get_artifact_version(**where, version=each) for each in await self.list_versions(**where)]
-        return [each for each in found if each is not None]
+        versions = [
+            await self.get_artifact_version(**where, version=number) for number in await self.list_versions(**where)
+        ]
+        return [version for version in versions if version is not None]
 
     async def get_artifact_version(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None, version: int | None = None
     ) -> ArtifactVersion | None:
         """A version, or the newest, and what is known of it; None if it is not there."""
-        kept = await self._kept(app_name, user_id, filename, session_id, version)
-        return None if kept is None else ArtifactVersion.model_validate(kept["about"])
+        entry = await self._entry_of(app_name, user_id, filename, session_id, version)
+        return None if entry is None else ArtifactVersion.model_validate(entry["about"])
 
-    async def _kept(
+    async def _entry_of(
         self, app: str, user: str, filename: str, session_id: str | None, version: int | None
     ) -> dict[str, Any] | None:
         scope, _ = _place(app, user, session_id, filename)
         values, name = await self._shared.aio.scope(scope), _name(filename)
-        wanted = await values.get(name, 0) - 1 if version is None else version
-        return await values.get(f"{name}#{wanted}") if wanted >= 0 else None
+        number = await values.get(name, 0) - 1 if version is None else version
+        return await values.get(f"{name}#{number}") if number >= 0 else None
 
     def close(self) -> None:
         """Let the store go, if it was opened here."""

@@ -34,14 +34,16 @@ class PerdureMemoryService(BaseMemoryService):
 
     async def add_session_to_memory(self, session: Session) -> None:
         """Remember the events of a session, in one commit. Adding it again adds those that are new."""
-        await self._add(session.app_name, session.user_id, [_entry(event) for event in session.events if _said(event)])
+        await self._add(
+            session.app_name, session.user_id, [_entry(event) for event in session.events if _has_text(event)]
+        )
 
     async def add_events_to_memory(
         self, *, app_name: str, user_id: str, events: Sequence[Event], session_id: str | None = None,  # noqa: ARG002
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:  # fmt: skip
         """Remember these events. Those that are remembered, or were deleted, are left out."""
-        await self._add(app_name, user_id, [_entry(event, custom_metadata) for event in events if _said(event)])
+        await self._add(app_name, user_id, [_entry(event, custom_metadata) for event in events if _has_text(event)])
 
     async def add_memory(
         self, *, app_name: str, user_id: str, memories: Sequence[MemoryEntry],
@@ -49,25 +51,25 @@ class PerdureMemoryService(BaseMemoryService):
     ) -> None:  # fmt: skip
         """Remember entries as they are. An entry whose id is known is left out."""
         more = dict(custom_metadata or {})
-        given = [
-            each.model_copy(
-                update={"id": each.id or new_uid().hex(), "custom_metadata": {**more, **each.custom_metadata}}
+        entries = [
+            entry.model_copy(
+                update={"id": entry.id or new_uid().hex(), "custom_metadata": {**more, **entry.custom_metadata}}
             )
-            for each in memories
+            for entry in memories
         ]
-        await self._add(app_name, user_id, given)
+        await self._add(app_name, user_id, entries)
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
         """The entries of a user that answer a query, the best first, at most ten."""
         if not query.strip():
             return SearchMemoryResponse()
         session = await self._shared.aio.session(_name(app_name, user_id))
-        found = []
+        entries = []
         for hit in await session.recall(query, RESULTS_MAX, scopes=["session"]):
-            kept = await session.get(hit.memory.record.key or "")
-            if isinstance(kept, dict):
-                found.append(MemoryEntry.model_validate(kept["entry"]))
-        return SearchMemoryResponse(memories=found)
+            value = await session.get(hit.memory.record.key or "")
+            if isinstance(value, dict):
+                entries.append(MemoryEntry.model_validate(value["entry"]))
+        return SearchMemoryResponse(memories=entries)
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
         """Forget an entry; adding its session again does not bring it back. Idempotent."""
@@ -94,9 +96,9 @@ def _remember(tx: Atomic, app: str, user: str, entries: Sequence[MemoryEntry]) -
 
 def _forget(tx: Atomic, app: str, user: str, memory_id: str) -> None:
     session = tx.session(_name(app, user))
-    kept = session.get(memory_id)
-    if isinstance(kept, dict):
-        session.memory(kept["seq"]).forget("delete_memory")
+    value = session.get(memory_id)
+    if isinstance(value, dict):
+        session.memory(value["seq"]).forget("delete_memory")
         session.set(memory_id, DELETED)
 
 
@@ -111,10 +113,10 @@ def _entry(event: Event, metadata: Mapping[str, object] | None = None) -> Memory
     )
 
 
-def _said(event: Event) -> bool:
+def _has_text(event: Event) -> bool:
     return bool(event.content and any(part.text for part in event.content.parts or ()))
 
 
 def _text(entry: MemoryEntry) -> str:
-    said = " ".join(part.text for part in entry.content.parts or () if part.text).replace("\0", "")
-    return said or f"[{entry.author or 'entry'}]"
+    words = " ".join(part.text for part in entry.content.parts or () if part.text).replace("\0", "")
+    return words or f"[{entry.author or 'entry'}]"

@@ -17,16 +17,16 @@ from typing import Any
 from google.adk.models.llm_response import LlmResponse  # pyright: ignore[reportMissingImports]
 from google.adk.plugins.base_plugin import BasePlugin  # pyright: ignore[reportMissingImports]
 
-from perdure.effects.intents import key_of_call
 from perdure.errors import Conflict, InDoubt, NotFound, Refused, Waiting
 from perdure.model.records.conversation import Call
-from perdure_adapters import doubting, naming, outward
-from perdure_adapters.google_adk import confirming
+from perdure.model.records.effects import key_of_call
+from perdure_adapters import doubt_questions, session_names, tool_calls
+from perdure_adapters.google_adk import confirmations
 from perdure_adapters.google_adk.sessions import name_of
 from perdure_adapters.shared_store import SharedStore
 
 # The framework's own calls, which nobody carries out.
-OWN_CALLS = frozenset({confirming.REQUEST, "adk_request_credential", "adk_request_input", "transfer_to_agent"})
+OWN_CALLS = frozenset({confirmations.REQUEST, "adk_request_credential", "adk_request_input", "transfer_to_agent"})
 
 
 class PerdurePlugin(BasePlugin):
@@ -38,7 +38,7 @@ class PerdurePlugin(BasePlugin):
     confirmation does.
     """
 
-    def __init__(self, store: Any, *, kinds: outward.Kinds | None = None, name: str = "perdure") -> None:
+    def __init__(self, store: Any, *, kinds: tool_calls.Kinds | None = None, name: str = "perdure") -> None:
         super().__init__(name=name)
         self._shared = SharedStore(store)
         self._kinds = dict(kinds or {})
@@ -47,11 +47,11 @@ class PerdurePlugin(BasePlugin):
         """Refuse a message while calls of a resumable invocation wait for their results. Confirmations pass."""
         if not invocation_context.is_resumable or any(part.function_response for part in user_message.parts or ()):
             return
-        left = [
+        unanswered = [
             (event, call) for event, call in open_calls(invocation_context.session.events) if not self._reads(call.name)
         ]
-        if left:
-            event, call = left[-1]
+        if unanswered:
+            event, call = unanswered[-1]
             raise Refused(
                 f"the call {call.id} of {call.name} has no result yet: a new message would let the model call it again",
                 path="new_message", invocation=event.invocation_id,
@@ -69,31 +69,31 @@ class PerdurePlugin(BasePlugin):
         self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any
     ) -> dict[str, Any] | None:
         """Carry out the call, and give its result: the framework then does not call the tool itself."""
-        declared = outward.declared_as(tool.name, getattr(tool, "func", None), self._kinds)
-        if outward.reads_only(declared):
+        declared = tool_calls.declared_as(tool.name, getattr(tool, "func", None), self._kinds)
+        if tool_calls.reads_only(declared):
             return None
         about = tool_context.session
-        session = await naming.session_of(self._shared, name_of(about.app_name, about.user_id, about.id))
+        session = await session_names.session_of(self._shared, name_of(about.app_name, about.user_id, about.id))
         call = Call(tool_context.function_call_id, tool.name, tool_args)
         key = key_among(about.events, call.id)
         asking: list[Any] = []
 
         async def invoke() -> Any:
             result = await tool.run_async(args=tool_args, tool_context=tool_context)
-            if not confirming.has_asked(tool_context):
+            if not confirmations.has_asked(tool_context):
                 return result
             asking.append(result)
-            raise outward.ToolPaused
+            raise tool_calls.ToolPaused
 
         async def act() -> Any:
             if key is None:
-                return await outward.act(session, call, declared, invoke)
-            return await session.act(outward.made_for(call, declared, invoke), call.args, key=key)
+                return await tool_calls.act(session, call, declared, invoke)
+            return await session.act(tool_calls.made_for(call, declared, invoke), call.args, key=key)
 
         try:
             result = await self._after_doubt(act, call, tool_context)
-        except outward.ToolPaused:  # the tool itself asks a person, and is called again from its beginning
-            await doubting.let_go(session, call, key)
+        except tool_calls.ToolPaused:  # the tool itself asks a person, and is called again from its beginning
+            await doubt_questions.let_go(session, call, key)
             result = asking.pop()
         except NotFound as error:
             error.hint = (
@@ -104,10 +104,10 @@ class PerdurePlugin(BasePlugin):
 
     async def on_event_callback(self, *, invocation_context: Any, event: Any) -> Any:
         """Let a question that is asked anew be answered: it becomes a request of the framework's."""
-        found = confirming.requested_again(invocation_context.session.events, event)
-        if found is None:
+        pair = confirmations.requested_again(invocation_context.session.events, event)
+        if pair is None:
             return None
-        settled, asking = found
+        settled, asking = pair
         if settled is not None:
             await invocation_context.session_service.append_event(session=invocation_context.session, event=settled)
         return asking
@@ -119,16 +119,16 @@ class PerdurePlugin(BasePlugin):
             try:
                 return await act()
             except (InDoubt, Waiting) as doubt:
-                attempt = await doubting.attempt_of(self._shared.aio, doubt)
-                verdict = confirming.verdict_about(call.id, doubt.facts.get("effect", ""), attempt, tool_context)
+                attempt = await doubt_questions.attempt_of(self._shared.aio, doubt)
+                verdict = confirmations.verdict_about(call.id, doubt.facts.get("effect", ""), attempt, tool_context)
                 if verdict is None or is_answered:
-                    return confirming.ask(call, doubt, attempt, tool_context)
+                    return confirmations.ask(call, doubt, attempt, tool_context)
                 with suppress(Conflict):  # somebody else settled it, or its sender lives: the next look says so
-                    await doubting.settle(self._shared.aio, doubt, verdict)
+                    await doubt_questions.settle(self._shared.aio, doubt, verdict)
             is_answered = True
 
     def _reads(self, name: str) -> bool:
-        return outward.reads_only(outward.declared_as(name, None, self._kinds))
+        return tool_calls.reads_only(tool_calls.declared_as(name, None, self._kinds))
 
     async def close(self) -> None:
         """Let the store go, if it was opened here."""
@@ -137,13 +137,13 @@ class PerdurePlugin(BasePlugin):
 
 def open_calls(events: Iterable[Any]) -> list[tuple[Any, Any]]:
     """The calls that no event answers, each with its event. A response that only asks for a confirmation answers none."""
-    found = list(events)
+    history = list(events)
     answered = {
-        response.id for event in found for response in event.get_function_responses()
+        response.id for event in history for response in event.get_function_responses()
         if response.id not in (event.actions.requested_tool_confirmations or {})
     }  # fmt: skip
     return [
-        (event, call) for event in found for call in event.get_function_calls()
+        (event, call) for event in history for call in event.get_function_calls()
         if call.id not in answered and call.name not in OWN_CALLS
         and call.id not in (event.long_running_tool_ids or ())
     ]  # fmt: skip
@@ -155,18 +155,18 @@ def answer_among(events: Iterable[Any], invocation: str, agent: str) -> Any:
     That is the newest answer before the message, if none of its calls has a response, and if the message that led to it is equal
     to this one. Its calls get ids of their own: they are other calls in the conversation, and `key_among` says which they repeat.
     """
-    found = list(events)
-    if len(found) < 3 or found[-1].invocation_id != invocation or found[-1].author != "user":
+    history = list(events)
+    if len(history) < 3 or history[-1].invocation_id != invocation or history[-1].author != "user":
         return None
-    *before, answer, message = found
-    asked = next(
-        (each for each in before if each.invocation_id == answer.invocation_id and each.author == "user"), None
+    *before, answer, message = history
+    question = next(
+        (event for event in before if event.invocation_id == answer.invocation_id and event.author == "user"), None
     )
     calls = answer.get_function_calls()
-    left = {call.id for _, call in open_calls(found)}
-    if answer.author != agent or asked is None or asked.content != message.content or not calls:
+    open_ids = {call.id for _, call in open_calls(history)}
+    if answer.author != agent or question is None or question.content != message.content or not calls:
         return None
-    if not all(call.id in left for call in calls):
+    if not all(call.id in open_ids for call in calls):
         return None
     content = answer.content.model_copy(deep=True)
     for part in content.parts or ():
@@ -181,24 +181,24 @@ def key_among(events: Iterable[Any], call_id: str) -> str | None:
     Goes through the stored events, so that every life finds the same. A call without a response is open; the next one of the same
     tool and arguments takes it.
     """
-    found = list(events)
-    left = {call.id for _, call in open_calls(found)}
-    calls = {call.id: call for event in found for call in event.get_function_calls()}
+    history = list(events)
+    open_ids = {call.id for _, call in open_calls(history)}
+    calls = {call.id: call for event in history for call in event.get_function_calls()}
     this = calls.get(call_id)
     if this is None:
         return None
     keys: dict[str, str] = {}
     open_keys: list[str] = []
-    for event in found:
+    for event in history:
         before = list(open_keys)
         for call in event.get_function_calls():
             if (call.name, call.args or {}) != (this.name, this.args or {}):
                 continue
-            taken = before.pop(0) if before else None
-            if taken is not None:
-                open_keys.remove(taken)
-            keys[call.id] = taken or key_of_call(call.id)
-            if call.id in left:
+            earlier_key = before.pop(0) if before else None
+            if earlier_key is not None:
+                open_keys.remove(earlier_key)
+            keys[call.id] = earlier_key or key_of_call(call.id)
+            if call.id in open_ids:
                 open_keys.append(keys[call.id])
     key = keys.get(call_id)
     return None if key == key_of_call(call_id) else key

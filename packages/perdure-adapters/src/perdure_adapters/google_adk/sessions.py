@@ -5,7 +5,7 @@
     scope   adk.sessions/APP     USER/ID ─▶ when it was last updated: for listings
 
 Two processes may append to one session: no copy is stale, and no event is lost. An event that comes again is stored once. Turns
-of other frameworks are shown as events, and a session that another framework began is brought (`naming`).
+of other frameworks are shown as events, and a session that another framework began is brought (`session_names`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from perdure.handles.listing import aevery, every
 from perdure.model.ids import new_uid
 from perdure.model.limits import PAGE_MAX_ROWS
 from perdure.model.records.conversation import Turn
-from perdure_adapters import naming
-from perdure_adapters.conversing import is_own, keep, records_of, shown
+from perdure_adapters import session_names
 from perdure_adapters.forms.adk_events import FORM
+from perdure_adapters.neutral_messages import is_own, keep, records_by_turn, records_of
 from perdure_adapters.shared_store import SharedStore
 
 STATE = "adk.state"
@@ -52,44 +52,44 @@ class PerdureSessionService(BaseSessionService):
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
     ) -> Session:
         """Create a session. Raises AlreadyExistsError if there is one of this id."""
-        found = (session_id or "").strip() or new_uid().hex()
-        given = _divided(state or {})
+        own_id = (session_id or "").strip() or new_uid().hex()
+        parts = _divided(state or {})
         now = get_time()
-        if not await self._shared.aio.atomic(lambda tx: _create(tx, app_name, user_id, found, given, now)):
-            raise AlreadyExistsError(f"Session with id {found} already exists.")
-        made = await self.get_session(app_name=app_name, user_id=user_id, session_id=found)
-        assert made is not None, "created above"
-        return made
+        if not await self._shared.aio.atomic(lambda tx: _create(tx, app_name, user_id, own_id, parts, now)):
+            raise AlreadyExistsError(f"Session with id {own_id} already exists.")
+        session = await self.get_session(app_name=app_name, user_id=user_id, session_id=own_id)
+        assert session is not None, "created above"
+        return session
 
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
         """A session with its events, or the newest of them; None if it is not there. Costs what it gives."""
-        found = session_id.strip()
-        head = await (await self._shared.aio.scope(_list(app_name))).get(_entry(user_id, found))
+        own_id = session_id.strip()
+        head = await (await self._shared.aio.scope(_list(app_name))).get(_entry(user_id, own_id))
         if head is None:
             return None
-        session = await naming.session_of(self._shared, name_of(app_name, user_id, found))
+        session = await session_names.session_of(self._shared, name_of(app_name, user_id, own_id))
         events = await _events(session, config or GetSessionConfig())
         state = await self._state(app_name, user_id, session)
         return Session(
-            app_name=app_name, user_id=user_id, id=found, state=state, events=events, last_update_time=head["updated"]
+            app_name=app_name, user_id=user_id, id=own_id, state=state, events=events, last_update_time=head["updated"]
         )
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """The sessions without their events, the oldest update first."""
         listing = await self._shared.aio.scope(_list(app_name))
         prefix = None if user_id is None else _entry(user_id, "")
-        found = []
-        async for each in aevery(listing.entries, prefix=prefix):
-            user, _, session_id = each.name.partition("/")
+        sessions = []
+        async for entry in aevery(listing.entries, prefix=prefix):
+            user, _, session_id = entry.name.partition("/")
             owner, own = unquote(user), unquote(session_id)
-            session = await naming.session_of(self._shared, name_of(app_name, owner, own))
+            session = await session_names.session_of(self._shared, name_of(app_name, owner, own))
             state = await self._state(app_name, owner, session)
-            about = {"state": state, "last_update_time": each.value["updated"]}
-            found.append(Session(app_name=app_name, user_id=owner, id=own, **about))
+            about = {"state": state, "last_update_time": entry.value["updated"]}
+            sessions.append(Session(app_name=app_name, user_id=owner, id=own, **about))
         return ListSessionsResponse(
-            sessions=sorted(found, key=lambda each: (each.last_update_time, each.user_id, each.id))
+            sessions=sorted(sessions, key=lambda session: (session.last_update_time, session.user_id, session.id))
         )
 
     async def bring(self, session: str, *, app_name: str, user_id: str, session_id: str) -> Session:
@@ -97,11 +97,11 @@ class PerdureSessionService(BaseSessionService):
 
         session: its name in Perdure. Raises NotFound if there is none, Conflict if the id is that of another session with events.
         """
-        found = session_id.strip()
-        await self._shared.aio.atomic(lambda tx: _bring(tx, session, app_name, user_id, found))
-        made = await self.get_session(app_name=app_name, user_id=user_id, session_id=found)
-        assert made is not None, "brought above"
-        return made
+        own_id = session_id.strip()
+        await self._shared.aio.atomic(lambda tx: _bring(tx, session, app_name, user_id, own_id))
+        own_session = await self.get_session(app_name=app_name, user_id=user_id, session_id=own_id)
+        assert own_session is not None, "brought above"
+        return own_session
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Delete a session: its events are retracted, and retention empties them. Idempotent."""
@@ -143,23 +143,23 @@ class PerdureSessionService(BaseSessionService):
 
 
 def _create(
-    tx: Atomic, app: str, user: str, found: str, given: dict[str, dict[str, Any]], now: float
+    tx: Atomic, app: str, user: str, own_id: str, parts: dict[str, dict[str, Any]], now: float
 ) -> bool:  # fmt: skip
     listing = tx.scope(_list(app))
-    if listing.get(_entry(user, found)) is not None:
+    if listing.get(_entry(user, own_id)) is not None:
         return False
-    naming.session_in(tx, name_of(app, user, found)).set(STATE, given["session"])
-    _share(tx, app, user, given)
-    listing.set(_entry(user, found), {"updated": now})
+    session_names.session_in(tx, name_of(app, user, own_id)).set(STATE, parts["session"])
+    _share(tx, app, user, parts)
+    listing.set(_entry(user, own_id), {"updated": now})
     return True
 
 
-def _bring(tx: Atomic, session: str, app: str, user: str, found: str) -> None:
-    naming.bring(tx, session, name_of(app, user, found))
+def _bring(tx: Atomic, session: str, app: str, user: str, own_id: str) -> None:
+    session_names.bring(tx, session, name_of(app, user, own_id))
     listing = tx.scope(_list(app))
-    if listing.get(_entry(user, found)) is None:
+    if listing.get(_entry(user, own_id)) is None:
         newest = tx.session(session).turns(last=1)
-        listing.set(_entry(user, found), {"updated": newest[0].at.timestamp() if newest else 0.0})
+        listing.set(_entry(user, own_id), {"updated": newest[0].at.timestamp() if newest else 0.0})
 
 
 def _append(tx: Atomic, session: Session, event: Event, record: Any, delta: dict[str, dict[str, Any]]) -> bool | None:
@@ -168,13 +168,13 @@ def _append(tx: Atomic, session: Session, event: Event, record: Any, delta: dict
     listing = tx.scope(_list(app))
     if listing.get(_entry(user, session.id)) is None:
         return None
-    kept = naming.session_in(tx, name_of(app, user, session.id))
-    stands = kept.said(event.id)
+    conversation = session_names.session_in(tx, name_of(app, user, session.id))
+    stands = conversation.said(event.id)
     if stands is not None and records_of(FORM, stands) == [record]:
         return False
-    keep(kept, FORM, record, key=event.id if stands is None else None)
+    keep(conversation, FORM, record, key=event.id if stands is None else None)
     if delta["session"]:
-        kept.set(STATE, {**kept.get(STATE, {}), **delta["session"]})
+        conversation.set(STATE, {**conversation.get(STATE, {}), **delta["session"]})
     _share(tx, app, user, delta)
     listing.set(_entry(user, session.id), {"updated": event.timestamp})
     return True
@@ -187,13 +187,13 @@ def _share(tx: Atomic, app: str, user: str, delta: dict[str, dict[str, Any]]) ->
             values.set(STATE, {**values.get(STATE, {}), **changed})
 
 
-def _delete(tx: Atomic, app: str, user: str, found: str) -> None:
-    if not tx.scope(_list(app)).unset(_entry(user, found)):
+def _delete(tx: Atomic, app: str, user: str, own_id: str) -> None:
+    if not tx.scope(_list(app)).unset(_entry(user, own_id)):
         return
-    session = naming.session_in(tx, name_of(app, user, found))
+    session = session_names.session_in(tx, name_of(app, user, own_id))
     session.retract(*every(session.turns, after=0), because="delete_session")
     session.unset(STATE)
-    naming.let_go(tx, name_of(app, user, found))
+    session_names.let_go(tx, name_of(app, user, own_id))
 
 
 # -- names, states and events ------------------------------------------------------------------------------------
@@ -243,6 +243,6 @@ def _records(turns: Sequence[Turn]) -> list[Any]:
     """The events of turns. Those of other frameworks have the instants of their turns."""
     return [
         record if is_own(FORM, turn) else {"timestamp": turn.at.timestamp(), **record}
-        for turn, records in shown(FORM, turns, resumes=True)
+        for turn, records in records_by_turn(FORM, turns, resumes=True)
         for record in records or ()
     ]

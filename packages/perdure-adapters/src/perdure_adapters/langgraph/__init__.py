@@ -6,7 +6,7 @@ See docs/adapters/langgraph.md. Importing it needs LangGraph; `PerdureMiddleware
 
 from typing import TYPE_CHECKING, Any
 
-from perdure_adapters.needed import need
+from perdure_adapters.framework_versions import need
 
 need("langgraph", (1, 1), (2,), "langgraph")
 need("langgraph-checkpoint", (4, 0), (5,), "langgraph")

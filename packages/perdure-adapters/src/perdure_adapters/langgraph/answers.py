@@ -2,7 +2,7 @@
 
 The model is asked when the checkpoint that its task began from is durable. Its answer is kept under that checkpoint as soon as it
 comes. A process that dies before LangGraph has stored the answer finds it there, and the model is not asked again. A message that
-is sent again finds the answer of the run that was cut off (`sent_again`). Callers: `middleware`, `ledger`. Keeps P1, P3, P14.
+is sent again finds the answer of the run that was cut off (`repetitions`). Callers: `middleware`, `ledger`. Keeps P1, P3, P14.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from langgraph.config import get_config
 from perdure_adapters.langgraph.call_keys import short_key
 from perdure_adapters.langgraph.configuration import CHECKPOINT_MAP, CHECKPOINTER, DURABILITY, SCRATCHPAD
 from perdure_adapters.langgraph.layout import dump, load
+from perdure_adapters.langgraph.repetitions import kept_answer, message_before_repetitions, sendable
 from perdure_adapters.langgraph.saver import PerdureSaver
-from perdure_adapters.langgraph.sent_again import kept_answer, message_before_repetitions, sendable
 from perdure_adapters.shared_store import SharedStore
 
 SUBGRAPH_SECONDS = 1.0  # a subgraph that was compiled with checkpointer=False stores nothing, and looks like any other
@@ -48,35 +48,37 @@ class ModelAnswers:
 
     def ask(self, messages: list[Any], ask: Callable[[list[Any]], GivenAnswer]) -> GivenAnswer:
         """The answer that is kept for this place, else that of the model, which is kept before it is returned."""
-        kept, place, shown = kept_answer(messages), _place(), sendable(messages)
-        if kept is not None:
-            return GivenAnswer([kept])
+        answer, place, prompt = kept_answer(messages), _place(), sendable(messages)
+        if answer is not None:
+            return GivenAnswer([answer])
         if place is None:
-            return ask(shown)
+            return ask(prompt)
 
         def asking(checkpoint: str, number: int) -> Any:  # noqa: ARG001 - the ledger keeps them
-            return self._kept(ask(shown))
+            return self._record(ask(prompt))
 
         checkpoint = self._asked_at(place, messages)
         session = self._opened.sync.session(place.thread)
         with self._numbered(place, checkpoint) as number:
-            return self._given(session.ask_model(asking, checkpoint, number, key=_key(place, checkpoint, number)))
+            return self._answer(session.ask_model(asking, checkpoint, number, key=_key(place, checkpoint, number)))
 
     async def aask(self, messages: list[Any], ask: Callable[[list[Any]], Awaitable[GivenAnswer]]) -> GivenAnswer:
         """See `ask`."""
-        kept, place, shown = kept_answer(messages), _place(), sendable(messages)
-        if kept is not None:
-            return GivenAnswer([kept])
+        answer, place, prompt = kept_answer(messages), _place(), sendable(messages)
+        if answer is not None:
+            return GivenAnswer([answer])
         if place is None:
-            return await ask(shown)
+            return await ask(prompt)
 
         async def asking(checkpoint: str, number: int) -> Any:  # noqa: ARG001 - the ledger keeps them
-            return self._kept(await ask(shown))
+            return self._record(await ask(prompt))
 
         checkpoint = await asyncio.to_thread(self._asked_at, place, messages)
         session = await self._opened.aio.session(place.thread)
         with self._numbered(place, checkpoint) as number:
-            return self._given(await session.ask_model(asking, checkpoint, number, key=_key(place, checkpoint, number)))
+            return self._answer(
+                await session.ask_model(asking, checkpoint, number, key=_key(place, checkpoint, number))
+            )
 
     def _asked_at(self, place: _Place, messages: Sequence[Any]) -> str:
         """The checkpoint under which the answer is kept: durable, so that the next life begins from it.
@@ -94,26 +96,26 @@ class ModelAnswers:
     def _numbered(self, place: _Place, checkpoint: str) -> Iterator[int]:
         """The number of the next answer in this run of a task. Without an answer it is free again: the next try is for it."""
         with self._mutex:
-            asked = self._asked.get((checkpoint, place.task))
-            if asked is None or asked.run is not place.run:
-                asked = self._asked[checkpoint, place.task] = _Asked(place.run, set())
+            task_run = self._asked.get((checkpoint, place.task))
+            if task_run is None or task_run.run is not place.run:
+                task_run = self._asked[checkpoint, place.task] = _Asked(place.run, set())
                 while len(self._asked) > PLACES_MAX:
                     self._asked.popitem(last=False)
-            number = next(each for each in count(1) if each not in asked.numbers)
-            asked.numbers.add(number)
+            number = next(candidate for candidate in count(1) if candidate not in task_run.numbers)
+            task_run.numbers.add(number)
         try:
             yield number
         except BaseException:
             with self._mutex:
-                asked.numbers.discard(number)
+                task_run.numbers.discard(number)
             raise
 
-    def _kept(self, answer: GivenAnswer) -> Any:
+    def _record(self, answer: GivenAnswer) -> Any:
         kind, data = dump(self._serde, [answer.messages, answer.structured], "model response")
         return {"type": kind, "native": data}
 
-    def _given(self, kept: Any) -> GivenAnswer:
-        return GivenAnswer(*load(self._serde, kept["type"], kept["native"], "model response"))
+    def _answer(self, record: Any) -> GivenAnswer:
+        return GivenAnswer(*load(self._serde, record["type"], record["native"], "model response"))
 
 
 class _Place(NamedTuple):
@@ -146,14 +148,14 @@ class _Asked(NamedTuple):
 def _place() -> _Place | None:
     """Where the running task asks; None without a thread."""
     config = get_config()
-    found, about = config.get("configurable") or {}, config.get("metadata") or {}
-    checkpoints = found.get(CHECKPOINT_MAP) or {}
-    if "thread_id" not in found or not checkpoints:
+    settings, about = config.get("configurable") or {}, config.get("metadata") or {}
+    checkpoints = settings.get(CHECKPOINT_MAP) or {}
+    if "thread_id" not in settings or not checkpoints:
         return None
-    saver = found.get(CHECKPOINTER)
-    is_stored = isinstance(saver, PerdureSaver) and found.get(DURABILITY) != "exit"
+    saver = settings.get(CHECKPOINTER)
+    is_stored = isinstance(saver, PerdureSaver) and settings.get(DURABILITY) != "exit"
     task = f"{about.get('langgraph_node')} {about.get('langgraph_path')}"
-    return _Place(str(found["thread_id"]), checkpoints, task, found.get(SCRATCHPAD), saver if is_stored else None)
+    return _Place(str(settings["thread_id"]), checkpoints, task, settings.get(SCRATCHPAD), saver if is_stored else None)
 
 
 def _stood_at(place: _Place, message: str | None) -> str | None:
@@ -161,15 +163,15 @@ def _stood_at(place: _Place, message: str | None) -> str | None:
     assert place.saver is not None
     at: Any = {"thread_id": place.thread, "checkpoint_ns": place.namespace, "checkpoint_id": place.checkpoint}
     for _ in range(LOOK_BACK_MAX):
-        found = place.saver.get_tuple({"configurable": at})
-        if found is None:
+        earlier = place.saver.get_tuple({"configurable": at})
+        if earlier is None:
             return None
-        messages = found.checkpoint["channel_values"].get("messages") or [None]
-        if found.metadata.get("source") != "input" and getattr(messages[-1], "id", None) == message:
-            return found.checkpoint["id"]
-        if found.parent_config is None:
+        messages = earlier.checkpoint["channel_values"].get("messages") or [None]
+        if earlier.metadata.get("source") != "input" and getattr(messages[-1], "id", None) == message:
+            return earlier.checkpoint["id"]
+        if earlier.parent_config is None:
             return None
-        at = found.parent_config.get("configurable")
+        at = earlier.parent_config.get("configurable")
     return None
 
 

@@ -26,33 +26,33 @@ class _OpenCall(NamedTuple):
 def key_in(state: Any, call_id: str) -> str:
     """The key of a call in the state of its graph: its own, or that of the unanswered call that it repeats."""
     messages = _conversation(state, call_id)
-    maker = max((place for place, each in enumerate(messages) if _made(each, call_id)), default=None)
+    maker = max((place for place, message in enumerate(messages) if _call_in(message, call_id)), default=None)
     if maker is None:
         return short_key(call_id)
-    made = _made(messages[maker], call_id)
+    target = _call_in(messages[maker], call_id)
     open_: list[_OpenCall] = []
     for place, message in enumerate(messages[: maker + 1]):
         if isinstance(message, ToolMessage):
             _close(open_, message.tool_call_id)
         elif isinstance(message, AIMessage):
-            open_ += _opened(message, place, made, open_)
-    return next(each.key for each in reversed(open_) if each.id == call_id)
+            open_ += _opened(message, place, target, open_)
+    return next(call.key for call in reversed(open_) if call.id == call_id)
 
 
-def _opened(message: AIMessage, place: int, made: Mapping[str, Any], open_: list[_OpenCall]) -> list[_OpenCall]:
+def _opened(message: AIMessage, place: int, target: Mapping[str, Any], open_: list[_OpenCall]) -> list[_OpenCall]:
     """The calls of a message that are like this one. Each takes an open one over, while there is one."""
-    named = message.id or f"#{place}"
-    alike = [each["id"] or "" for each in message.tool_calls if _likeness(each) == _likeness(made)]
-    taken = [open_.pop(0).key for _ in alike[: len(open_)]]
-    own = [short_key(f"{id_}@{named}") for id_ in alike]
-    return [_OpenCall(id_, key) for id_, key in zip(alike, taken + own[len(taken) :], strict=True)]
+    source = message.id or f"#{place}"
+    alike = [call["id"] or "" for call in message.tool_calls if _likeness(call) == _likeness(target)]
+    earlier_keys = [open_.pop(0).key for _ in alike[: len(open_)]]
+    own = [short_key(f"{id_}@{source}") for id_ in alike]
+    return [_OpenCall(id_, key) for id_, key in zip(alike, earlier_keys + own[len(earlier_keys) :], strict=True)]
 
 
 def _close(open_: list[_OpenCall], call_id: str) -> None:
     """An answer belongs to the newest open call of its id."""
-    for each in reversed(open_):
-        if each.id == call_id:
-            open_.remove(each)
+    for call in reversed(open_):
+        if call.id == call_id:
+            open_.remove(call)
             return
 
 
@@ -62,14 +62,14 @@ def _conversation(state: Any, call_id: str) -> list[Any]:
         [state] if isinstance(state, list) else
         state.values() if isinstance(state, Mapping) else vars(state).values() if hasattr(state, "__dict__") else ()
     )  # fmt: skip
-    lists = [each for each in values if isinstance(each, list)]
-    return next((each for each in lists if any(_made(message, call_id) for message in each)), [])
+    lists = [messages for messages in values if isinstance(messages, list)]
+    return next((messages for messages in lists if any(_call_in(message, call_id) for message in messages)), [])
 
 
-def _made(message: Any, call_id: str) -> Mapping[str, Any]:
+def _call_in(message: Any, call_id: str) -> Mapping[str, Any]:
     """The call of this id, as the message makes it; empty if it makes none."""
     calls: Iterable[Any] = message.tool_calls if isinstance(message, AIMessage) else ()
-    return next((each for each in calls if each["id"] == call_id), {})
+    return next((call for call in calls if call["id"] == call_id), {})
 
 
 def _likeness(call: Mapping[str, Any]) -> tuple[Any, Any]:

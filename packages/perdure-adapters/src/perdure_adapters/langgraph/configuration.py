@@ -1,6 +1,6 @@
 """Names that LangGraph has in the configuration of a task and keeps to itself (langgraph/_internal/_constants.py).
 
-Tests of each version look for them. Callers: `ledger`, `answers`, `asking`.
+Tests of each version look for them. Callers: `ledger`, `answers`, `questions`.
 """
 
 CHECKPOINTER = "__pregel_checkpointer"

@@ -35,32 +35,34 @@ def history(reads: Reads, stream: Stream, name: str, key: str | None, channels: 
     """The writes to channels before a checkpoint, since each of them stood whole."""
     writes: dict[str, list[StoredWrite]] = {channel: [] for channel in channels}
     seeds: dict[str, Any] = {}
-    found = keyed.get(reads, stream, name, key)
-    while found is not None and found.parent_key is not None and len(seeds) < len(writes):
-        found = keyed.get(reads, stream, name, found.parent_key)
-        if found is None:
+    checkpoint = keyed.get(reads, stream, name, key)
+    while checkpoint is not None and checkpoint.parent_key is not None and len(seeds) < len(writes):
+        checkpoint = keyed.get(reads, stream, name, checkpoint.parent_key)
+        if checkpoint is None:
             break
-        for each in reversed(keyed.writes_of(reads, stream, name, found.key)):
-            if each.channel in writes and each.channel not in seeds:
-                writes[each.channel].append(each)
-        whole = (writes.keys() - seeds.keys()) & keyed.names_in(reads, found, "values")
-        if whole:
-            values = keyed.state(found, reads.fetch)["values"]
-            seeds |= {channel: values[channel] for channel in whole}
-    named = {address for each in writes.values() for write in each for address in nodes_of_write(write.document)}
-    return StoredHistory(writes, seeds, reads.fetch(named) if named else {})
+        for write in reversed(keyed.writes_of(reads, stream, name, checkpoint.key)):
+            if write.channel in writes and write.channel not in seeds:
+                writes[write.channel].append(write)
+        complete = (writes.keys() - seeds.keys()) & keyed.names_in(reads, checkpoint, "values")
+        if complete:
+            values = keyed.state(checkpoint, reads.fetch)["values"]
+            seeds |= {channel: values[channel] for channel in complete}
+    addresses = {
+        address for stored in writes.values() for write in stored for address in nodes_of_write(write.document)
+    }
+    return StoredHistory(writes, seeds, reads.fetch(addresses) if addresses else {})
 
 
-def read_history(serde: SerializerProtocol, found: StoredHistory) -> dict[str, DeltaChannelHistory]:
+def read_history(serde: SerializerProtocol, stored: StoredHistory) -> dict[str, DeltaChannelHistory]:
     """A history as LangGraph takes it, oldest write first."""
-    told: dict[str, DeltaChannelHistory] = {}
-    for channel, writes in found.writes.items():
-        told[channel] = {
+    histories: dict[str, DeltaChannelHistory] = {}
+    for channel, writes in stored.writes.items():
+        histories[channel] = {
             "writes": [
-                (each.task, channel, read_write(serde, each.document, found.nodes, channel))
-                for each in reversed(writes)
+                (write.task, channel, read_write(serde, write.document, stored.nodes, channel))
+                for write in reversed(writes)
             ]
         }
-        if channel in found.seeds:
-            told[channel]["seed"] = load_channel(serde, found.seeds[channel], channel)
-    return told
+        if channel in stored.seeds:
+            histories[channel]["seed"] = load_channel(serde, stored.seeds[channel], channel)
+    return histories

@@ -18,17 +18,17 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 OPERATORS = ("$eq", "$ne", *_ORDERS)
 
 
-def check_filter(wanted: object) -> Mapping[str, Any]:
+def check_filter(condition: object) -> Mapping[str, Any]:
     """A filter that can be carried out; None is one that lets everything pass."""
-    if wanted is None:
+    if condition is None:
         return {}
-    if not isinstance(wanted, Mapping):
-        raise Invalid(f"expected a dict, got {type(wanted).__name__}", path="filter")
-    for name, value in wanted.items():
+    if not isinstance(condition, Mapping):
+        raise Invalid(f"expected a dict, got {type(condition).__name__}", path="filter")
+    for name, value in condition.items():
         if not isinstance(name, str):
             raise Invalid(f"expected names of fields, got {type(name).__name__}", path="filter")
         _check_operators(value, f"filter[{name[:40]!r}]")
-    return wanted
+    return condition
 
 
 def _check_operators(value: Any, path: str) -> None:
@@ -45,35 +45,35 @@ def _has_operators(value: Mapping[Any, Any]) -> bool:
     return any(isinstance(name, str) and name.startswith("$") for name in value)
 
 
-def passes(item: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+def passes(item: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
     """Whether an item is what a filter wants."""
-    return all(_fits(_at(item, name), value) for name, value in wanted.items())
+    return all(_fits(_at(item, name), value) for name, value in condition.items())
 
 
 def _at(item: Mapping[str, Any], name: str) -> Any:
-    found: Any = item
+    value: Any = item
     if name in item:
         return item[name]
     for part in name.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
 
 
-def _fits(found: Any, wanted: Any) -> bool:
-    if isinstance(wanted, Mapping):
-        if _has_operators(wanted):
-            return all(_holds(found, name, value) for name, value in wanted.items())
-        return isinstance(found, Mapping) and all(_fits(found.get(name), value) for name, value in wanted.items())
-    if isinstance(wanted, (list, tuple)):
-        same = isinstance(found, (list, tuple)) and len(found) == len(wanted)
-        return same and all(map(_fits, found, wanted))
-    return bool(found == wanted)
+def _fits(actual: Any, condition: Any) -> bool:
+    if isinstance(condition, Mapping):
+        if _has_operators(condition):
+            return all(_holds(actual, name, value) for name, value in condition.items())
+        return isinstance(actual, Mapping) and all(_fits(actual.get(name), value) for name, value in condition.items())
+    if isinstance(condition, (list, tuple)):
+        same = isinstance(actual, (list, tuple)) and len(actual) == len(condition)
+        return same and all(map(_fits, actual, condition))
+    return bool(actual == condition)
 
 
-def _holds(found: Any, name: str, value: Any) -> bool:
+def _holds(actual: Any, name: str, value: Any) -> bool:
     if name in _ORDERS:
         try:
-            return bool(_ORDERS[name](found, value))
+            return bool(_ORDERS[name](actual, value))
         except TypeError:
             return False
-    return bool(found == value) is (name == "$eq")
+    return bool(actual == value) is (name == "$eq")

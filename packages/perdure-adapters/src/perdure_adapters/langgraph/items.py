@@ -26,7 +26,7 @@ from perdure.model.limits import PAGE_MAX_ROWS
 from perdure.model.values import to_plain
 from perdure.planes.memory import across, values
 from perdure.planes.memory.across import HeldValue
-from perdure.planes.memory.quantised import numpy_or_none
+from perdure.planes.memory.vector_bytes import numpy_or_none
 from perdure.planes.tables import ENTRIES
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
@@ -134,12 +134,12 @@ def _check_part(limit: object, offset: object) -> None:
 
 
 def carry_out(
-    asked: ItemsAsked, puts: Mapping[Place, ItemPut], queries: Mapping[str, bytes], *, refresh: bool
+    items: ItemsAsked, puts: Mapping[Place, ItemPut], queries: Mapping[str, bytes], *, refresh: bool
 ) -> Asked[list[Any]]:
     """The answers to a batch. refresh: whether the store gives items their time anew when they are read."""
-    answers: list[Any] = [None] * asked.total
-    if asked.reads:
-        looked: ItemsRead = yield Read(_look, (asked, queries, refresh))
+    answers: list[Any] = [None] * items.total
+    if items.reads:
+        looked: ItemsRead = yield Read(_look, (items, queries, refresh))
         answers = looked.answers
         if looked.refresh:
             yield Write(_refresh, (looked.refresh,))
@@ -152,57 +152,57 @@ def swept() -> Asked[int]:
     """Take items away whose time has ended. Returns how many."""
     total = 0
     while True:
-        found: int = yield Write(across.sweep, (PREFIX, SWEPT_ROWS))
-        total += found
-        if found < SWEPT_ROWS:
+        rows: int = yield Write(across.sweep, (PREFIX, SWEPT_ROWS))
+        total += rows
+        if rows < SWEPT_ROWS:
             return total
 
 
 # -- reading -------------------------------------------------------------------------------------------------
 
 
-def _look(reads: Reads, asked: ItemsAsked, queries: Mapping[str, bytes], refresh: bool) -> ItemsRead:
-    looked = ItemsRead([None] * asked.total, {})
-    known: dict[str, Stream | None] = {}
-    for i, op in asked.reads:
+def _look(reads: Reads, items: ItemsAsked, queries: Mapping[str, bytes], refresh: bool) -> ItemsRead:
+    looked = ItemsRead([None] * items.total, {})
+    scopes: dict[str, Stream | None] = {}
+    for i, op in items.reads:
         if isinstance(op, ListNamespacesOp):
             looked.answers[i] = listed(reads, op)
             continue
         if isinstance(op, GetOp):
-            found = _get(reads, op, known)
-            held = [] if found is None else [found]
-            looked.answers[i] = None if found is None else _item(found)
+            item = _get(reads, op, scopes)
+            held = [] if item is None else [item]
+            looked.answers[i] = None if item is None else Item(**_fields(item))
         else:
             ranked = _search(reads, op, queries)
-            held = [each for each, _ in ranked]
-            looked.answers[i] = [_search_item(each, score) for each, score in ranked]
+            held = [item for item, _ in ranked]
+            looked.answers[i] = [SearchItem(**_fields(item), score=score) for item, score in ranked]
         if refresh and op.refresh_ttl:
             looked.refresh.update(_grown_old(held))
     return looked
 
 
-def _get(reads: Reads, op: GetOp, known: dict[str, Stream | None]) -> HeldValue | None:
+def _get(reads: Reads, op: GetOp, scopes: dict[str, Stream | None]) -> HeldValue | None:
     scope, name = scope_of(tuple(op.namespace)), name_of(op.key)
-    if scope not in known:
-        known[scope] = values.find_scope(reads, scope)
-    stream = known[scope]
-    found = None if stream is None else values.entry(reads, stream, name)
-    if stream is None or found is None:
+    if scope not in scopes:
+        scopes[scope] = values.find_scope(reads, scope)
+    stream = scopes[scope]
+    entry = None if stream is None else values.entry(reads, stream, name)
+    if stream is None or entry is None:
         return None
     return HeldValue(
-        scope=scope, name=name, value=found.value, updated_at=found.updated_at, expires_at=found.expires_at,
-        now=found.updated_at + found.age, place=(0, stream.id, name),
+        scope=scope, name=name, value=entry.value, updated_at=entry.updated_at, expires_at=entry.expires_at,
+        now=entry.updated_at + entry.age, place=(0, stream.id, name),
     )  # fmt: skip
 
 
 def _grown_old(held: Sequence[HeldValue]) -> Iterator[tuple[Place, float]]:
     """The items of which a part of their time has passed."""
-    for each in held:
-        minutes = each.value.get("ttl") if _is_ours(each.value) else None
-        if minutes is not None and each.expires_at is not None:
-            whole = _lasting(minutes)
-            if each.expires_at - each.now <= whole * (1 - OLD_PART):
-                yield (each.scope, each.name), minutes
+    for item in held:
+        minutes = item.value.get("ttl") if _is_ours(item.value) else None
+        if minutes is not None and item.expires_at is not None:
+            lifetime = _lasting(minutes)
+            if item.expires_at - item.now <= lifetime * (1 - OLD_PART):
+                yield (item.scope, item.name), minutes
 
 
 def _is_ours(value: Any) -> bool:
@@ -231,14 +231,6 @@ def _fields(held: HeldValue) -> dict[str, Any]:
     }
 
 
-def _item(held: HeldValue) -> Item:
-    return Item(**_fields(held))
-
-
-def _search_item(held: HeldValue, score: float | None) -> SearchItem:
-    return SearchItem(**_fields(held), score=score)
-
-
 # -- searching -----------------------------------------------------------------------------------------------
 
 
@@ -248,29 +240,29 @@ def _search(reads: Reads, op: SearchOp, queries: Mapping[str, bytes]) -> list[tu
         return []
     query = queries.get(op.query) if op.query else None
     if query is None:
-        found: list[HeldValue] = []
+        newest: list[HeldValue] = []
         first = max(end, FIRST_PAGE_ROWS) if op.filter else end
         for held in _passing(reads, op, first):
-            found.append(held)
-            if len(found) == end:
+            newest.append(held)
+            if len(newest) == end:
                 break
-        return [(held, None) for held in found[op.offset :]]
+        return [(held, None) for held in newest[op.offset :]]
     near = _nearness(query)
     scored = ((near(held.value), held) for held in _passing(reads, op, PAGE_MAX_ROWS))
-    best = heapq.nlargest(end, (each for each in scored if each[0] is not None), key=lambda each: each[0])
+    best = heapq.nlargest(end, (pair for pair in scored if pair[0] is not None), key=lambda pair: pair[0])
     return [(held, score) for score, held in best[op.offset :]]
 
 
 def _passing(reads: Reads, op: SearchOp, rows: int) -> Iterator[HeldValue]:
     """The items below a namespace that pass the filter, newest first, read page by page."""
     tree = tree_of(tuple(op.namespace_prefix))
-    wanted = check_filter(op.filter)
+    condition = check_filter(op.filter)
     after: HeldValue | None = None
     while True:
         rows = min(rows, PAGE_MAX_ROWS)
         page = across.newest(reads, tree, after=after, limit=rows)
         for held in page:
-            if passes(_content(held.value), wanted):
+            if passes(_content(held.value), condition):
                 yield held
         if len(page) < rows:
             return
@@ -304,17 +296,19 @@ def _turned(numbers: array[float]) -> array[float]:
 def _nearness(query: bytes) -> Any:
     """The cosine of an item's nearest vector and the query; None if it has none of that size."""
     numpy = numpy_or_none()
-    asked = _turned(array("f", query)) if numpy is None else numpy.frombuffer(query, "<f4")
+    query_vector = _turned(array("f", query)) if numpy is None else numpy.frombuffer(query, "<f4")
 
-    def cosine(kept: bytes) -> float:
+    def cosine(data: bytes) -> float:
         if numpy is not None:
-            return float(numpy.dot(asked, numpy.frombuffer(kept, "<f4")))
-        return sum(map(mul, asked, _turned(array("f", kept))))
+            return float(numpy.dot(query_vector, numpy.frombuffer(data, "<f4")))
+        return sum(map(mul, query_vector, _turned(array("f", data))))
 
     def near(value: Any) -> float | None:
         vectors = value.get("vectors") if _is_ours(value) else None
-        kept = vectors.values() if isinstance(vectors, dict) else ()
-        return max((cosine(each) for each in kept if type(each) is bytes and len(each) == len(query)), default=None)
+        stored = vectors.values() if isinstance(vectors, dict) else ()
+        return max(
+            (cosine(vector) for vector in stored if type(vector) is bytes and len(vector) == len(query)), default=None
+        )
 
     return near
 
@@ -342,7 +336,7 @@ def _put(tx: Tx, puts: Mapping[Place, ItemPut]) -> None:
 
 def _opened(tx: Tx, scope: str, puts: Mapping[Place, ItemPut]) -> Stream | None:
     """The stream of a scope; made if it is new and something is to be put there."""
-    is_written = any(put.item is not None for (each, _), put in puts.items() if each == scope)
+    is_written = any(put.item is not None for (name, _), put in puts.items() if name == scope)
     return values.open_scope(tx, scope) if is_written else tx.find_stream("scope", scope)
 
 

@@ -22,8 +22,8 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from perdure.artifacts.grown import Grown
 from perdure.artifacts.parts import LaidPart, Laying, ListPart, named_nodes, read_text
+from perdure.artifacts.shared_list import SharedList
 from perdure.errors import Damaged, Error, Invalid
 from perdure.planes.recovery.keyed import Base, TaskWrite
 from perdure_adapters.langgraph.marks import Marks, mark_of, same_in_front
@@ -42,7 +42,7 @@ class KeptChannel(NamedTuple):
     version: Any
     part: LaidPart
     items: ListPart | None = None
-    marks: Marks = Grown()
+    marks: Marks = SharedList()
     kind: str = ""
     same: int = 0
 
@@ -72,22 +72,22 @@ def lay_out(
 ) -> LaidState:
     """Lay out a checkpoint. Errors name the channel."""
     laying = Laying()
-    kept: dict[str, KeptChannel] = {}
+    laid: dict[str, KeptChannel] = {}
     before = memory.channels if memory is not None else {}
     versions = checkpoint["channel_versions"]
     for channel, value in checkpoint["channel_values"].items():
         last, version = before.get(channel), versions.get(channel)
         if last is not None and channel not in new_versions and version is not None and last.version == version:
-            kept[channel] = last._replace(same=len(last.marks))
+            laid[channel] = last._replace(same=len(last.marks))
         else:
-            kept[channel] = _lay_channel(laying, channel, value, version, serde, last)
+            laid[channel] = _lay_channel(laying, channel, value, version, serde, last)
     rest = {name: value for name, value in checkpoint.items() if name != "channel_values"}
     state = {
         "format": FORMAT, "rest": typed(serde, rest, ""),
-        "values": {channel: each.part.cell for channel, each in kept.items()},
+        "values": {channel: entry.part.cell for channel, entry in laid.items()},
     }  # fmt: skip
     root = laying.root(state)
-    return LaidState(root, sum(each.part.size for each in kept.values()), laying.nodes, kept)
+    return LaidState(root, sum(entry.part.size for entry in laid.values()), laying.nodes, laid)
 
 
 def _lay_channel(
@@ -97,7 +97,7 @@ def _lay_channel(
     laid = _lay_list(laying, channel, value, version, serde, last) if is_list and len(value) > 1 else None
     if laid is not None:
         return laid
-    marks: Marks = Grown(map(mark_of, value)) if is_list else Grown()
+    marks: Marks = SharedList(map(mark_of, value)) if is_list else SharedList()
     return KeptChannel(version, laying.value(typed(serde, value, channel)), marks=marks)
 
 
@@ -107,7 +107,7 @@ def _lay_list(
     """A list, element by element; None if its elements cannot stand alone (LangGraph writes them otherwise inside a list)."""
     before = last.items if last is not None else None
     same = _same(channel, value, serde, last, before) if last is not None and before is not None else 0
-    dumped = [typed(serde, each, channel) for each in value[same:]]
+    dumped = [typed(serde, element, channel) for element in value[same:]]
     kinds = {kind for kind, *_ in dumped} | ({last.kind} if last is not None and same else set())
     if len(kinds) != 1 or next(iter(kinds)).partition("+")[0] != "msgpack":
         return None
@@ -115,7 +115,7 @@ def _lay_list(
     items = laying.items([_lay_element(laying, texts) for _, *texts in dumped], before, same)
     cell = msgspec.msgpack.encode({"type": kind, "items": items.part.cell})
     new = map(mark_of, value[same:])
-    marks = last.marks.grown(same, new) if last is not None and same else Grown(new)
+    marks = last.marks.grown(same, new) if last is not None and same else SharedList(new)
     return KeptChannel(version, LaidPart(msgspec.Raw(cell), items.part.size), items, marks, kind, same)
 
 
@@ -150,13 +150,13 @@ def read_write(serde: SerializerProtocol, document: Any, nodes: Mapping[bytes, b
     """The value of such a document."""
     if not isinstance(document, list) or len(document) < 2:
         raise Damaged("not what a task wrote", path=_path(channel))
-    texts = [read_text(each, nodes, _path(channel)) for each in document[1:]]
+    texts = [read_text(text, nodes, _path(channel)) for text in document[1:]]
     return load(serde, document[0], _all_bytes(texts), channel)
 
 
 def nodes_of_write(document: Any) -> set[bytes]:
     """The nodes that the document of a write names."""
-    return {address for each in document[1:] for address in named_nodes(each)} if isinstance(document, list) else set()
+    return {address for text in document[1:] for address in named_nodes(text)} if isinstance(document, list) else set()
 
 
 # -- bytes and texts -----------------------------------------------------------------------------------------
@@ -201,8 +201,8 @@ def _long_texts(value: Any, depth: int = 0) -> Iterator[bytes]:
     elif isinstance(value, BaseMessage):
         yield from _long_texts(value.content, depth + 1)
     elif type(value) in (list, tuple, dict) and depth < TEXTS_DEPTH_MAX:
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _long_texts(each, depth + 1)
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _long_texts(part, depth + 1)
 
 
 def dump(serde: SerializerProtocol, value: Any, channel: str) -> tuple[str, bytes]:
@@ -259,10 +259,10 @@ def load_channel(serde: SerializerProtocol, stored: Any, channel: str) -> Any:
     kind, items = stored.get("type"), stored.get("items")
     if not isinstance(items, list):
         raise Damaged("neither a value nor a list of elements", path=_path(channel))
-    elements = [each if isinstance(each, list) else [each] for each in items]
+    elements = [element if isinstance(element, list) else [element] for element in items]
     if kind == "msgpack":
         return load(serde, kind, _array_header(len(elements)) + _all_bytes(chain.from_iterable(elements)), channel)
-    return [load(serde, kind, _all_bytes(each), channel) for each in elements]
+    return [load(serde, kind, _all_bytes(element), channel) for element in elements]
 
 
 def _load_typed(serde: SerializerProtocol, stored: Any, channel: str) -> Any:

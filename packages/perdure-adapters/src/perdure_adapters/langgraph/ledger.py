@@ -5,7 +5,7 @@ the answer of the model is gone, another one is asked for, and its call has anot
 when every checkpoint that its task began from is durable (P2). With durability="exit" that is at the end, so it is refused.
 
 The effect's key is found in the conversation (`call_keys`). Doubt that a person must settle becomes LangGraph's own pause
-(`asking`). It ends with `perdure settle`, or with a verdict that the graph gets. Keeps P2, P3, P4.
+(`questions`). It ends with `perdure settle`, or with a verdict that the graph gets. Keeps P2, P3, P4.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ from perdure.handles.aio.store import AsyncStore
 from perdure.handles.sync.store import Store
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, Verdict
-from perdure_adapters import doubting, outward
+from perdure_adapters import doubt_questions, tool_calls
 from perdure_adapters.langgraph.answers import GivenAnswer, ModelAnswers
-from perdure_adapters.langgraph.asking import Questions
 from perdure_adapters.langgraph.call_keys import key_in
-from perdure_adapters.langgraph.called import Called
 from perdure_adapters.langgraph.configuration import CHECKPOINT_MAP, CHECKPOINTER, DURABILITY
 from perdure_adapters.langgraph.layout import dump, load
+from perdure_adapters.langgraph.questions import Called, Questions
 from perdure_adapters.langgraph.saver import PerdureSaver
 from perdure_adapters.langgraph.serde import StrictSerializer
 from perdure_adapters.shared_store import SharedStore
@@ -45,7 +44,7 @@ BARRIER_SECONDS = 30.0
 class ToolLedger:
     """The wrappers of `ToolNode` and of middleware: `ToolNode(tools, **ledger(store))`."""
 
-    def __init__(self, store: Any, kinds: outward.Kinds | None, barrier_seconds: float, serde: Any) -> None:
+    def __init__(self, store: Any, kinds: tool_calls.Kinds | None, barrier_seconds: float, serde: Any) -> None:
         self._opened = SharedStore(store)
         self._kinds = kinds
         self._seconds = barrier_seconds
@@ -81,16 +80,16 @@ class ToolLedger:
 
         def invoke() -> Any:
             with _noting(called):
-                return self._kept(execute(request))
+                return self._record(execute(request))
 
-        made = outward.made_for(called.call, called.declared, invoke)
+        call_tool = tool_calls.made_for(called.call, called.declared, invoke)
         session = self.sync().session(called.thread)
         steps = self._steps(called)
         step = next(steps)
         while not isinstance(step, LastStep):
             try:
                 if isinstance(step, ActStep):
-                    came = session.act(made, called.call.args, key=called.key)
+                    came = session.act(call_tool, called.call.args, key=called.key)
                 else:
                     came = step.does()
             except BaseException as error:  # noqa: BLE001 - the steps decide
@@ -109,16 +108,16 @@ class ToolLedger:
 
         async def invoke() -> Any:
             with _noting(called):
-                return self._kept(await execute(request))
+                return self._record(await execute(request))
 
-        made = outward.made_for(called.call, called.declared, invoke)
+        call_tool = tool_calls.made_for(called.call, called.declared, invoke)
         session = await self.aio().session(called.thread)
         steps = self._steps(called)
         step = next(steps)
         while not isinstance(step, LastStep):
             try:
                 if isinstance(step, ActStep):
-                    came = await session.act(made, called.call.args, key=called.key)
+                    came = await session.act(call_tool, called.call.args, key=called.key)
                 else:
                     came = await asyncio.to_thread(step.does)
             except BaseException as error:  # noqa: BLE001 - the steps decide
@@ -133,24 +132,24 @@ class ToolLedger:
         Gives the recorded answer if there is one, as after a crash, or when a message is sent again. Else `ask` is called with
         messages that providers accept, and its answer is recorded.
         """
-        return self.answers.ask(messages, lambda shown: GivenAnswer([ask(shown)])).messages[0]
+        return self.answers.ask(messages, lambda prompt: GivenAnswer([ask(prompt)])).messages[0]
 
     async def aask_model(self, messages: list[Any], ask: Callable[[list[Any]], Awaitable[Any]]) -> Any:
         """See `ask_model`: `await ledger.aask_model(state["messages"], model.ainvoke)`."""
 
-        async def given(shown: list[Any]) -> GivenAnswer:
-            return GivenAnswer([await ask(shown)])
+        async def answer(prompt: list[Any]) -> GivenAnswer:
+            return GivenAnswer([await ask(prompt)])
 
-        return (await self.answers.aask(messages, given)).messages[0]
+        return (await self.answers.aask(messages, answer)).messages[0]
 
     def _steps(self, called: Called) -> Generator[ActStep | StoreStep | LastStep, Any, None]:
         """The steps of a call, in no colour: act; in doubt ask a person, settle and act again."""
         while True:
             try:
-                result = self._given(called, (yield ActStep()))
+                result = self._result(called, (yield ActStep()))
             except Failed as no:
                 result = _refusal(called, no)
-            except outward.ToolPaused:
+            except tool_calls.ToolPaused:
                 yield StoreStep(partial(self._let_go, called))
                 raise called.paused.pop() from None
             except (InDoubt, Waiting) as doubt:
@@ -168,8 +167,10 @@ class ToolLedger:
         """The call of a request; None for one that the ledger is not needed for."""
         call = request.tool_call
         fn = getattr(request.tool, "func", None) or getattr(request.tool, "coroutine", None)
-        declared = outward.declared_as(call["name"], fn, {**(self._kinds or {}), **_said(request.tool, call["name"])})
-        if outward.reads_only(declared):
+        declared = tool_calls.declared_as(
+            call["name"], fn, {**(self._kinds or {}), **_kind_in_metadata(request.tool, call["name"])}
+        )
+        if tool_calls.reads_only(declared):
             return None
         place = (getattr(request.runtime, "config", None) or {}).get("configurable") or {}
         if place.get(DURABILITY) == "exit":
@@ -183,9 +184,9 @@ class ToolLedger:
                 f"{call['name']} needs a thread whose checkpoints are kept in Perdure", path="checkpointer",
                 hint="compile the graph with checkpointer=PerdureSaver(…), and invoke it with a thread_id",
             )  # fmt: skip
-        made = Call(call["id"], call["name"], dict(call["args"]))
+        ledger_call = Call(call["id"], call["name"], dict(call["args"]))
         return Called(
-            call=made, declared=declared, thread=str(thread), key=key_in(request.state, made.id), saver=saver,
+            call=ledger_call, declared=declared, thread=str(thread), key=key_in(request.state, ledger_call.id), saver=saver,
             checkpoints=dict(place.get(CHECKPOINT_MAP) or {}), seconds=self._seconds, paused=[],
         )  # fmt: skip
 
@@ -208,25 +209,25 @@ class ToolLedger:
         kind = called.declared.kind if isinstance(called.declared, Tool) else called.declared
         session = self.sync().session(called.thread)
         effect = session.begin(called.call.tool, {"arguments": called.call.args}, kind=kind, key=called.key)
-        if doubting.is_over(effect.record):
+        if doubt_questions.is_over(effect.record):
             effect.settle(Absent())
 
     # -- what comes of it ----------------------------------------------------------------------------------------
 
-    def _kept(self, result: Any) -> Any:
+    def _record(self, result: Any) -> Any:
         """The result of a call as the ledger keeps it: what people read of it, and LangGraph's own bytes."""
         kind, data = dump(self._serde, result, "tool result")
-        shown = result.content if isinstance(result, ToolMessage) else None
+        content = result.content if isinstance(result, ToolMessage) else None
         status = (
             result.status if isinstance(result, ToolMessage) else "command" if isinstance(result, Command) else "value"
         )
-        return {"content": shown, "status": status, "type": kind, "native": data}
+        return {"content": content, "status": status, "type": kind, "native": data}
 
-    def _given(self, called: Called, kept: Any) -> Any:
+    def _result(self, called: Called, record: Any) -> Any:
         """The result as LangGraph gets it. One that a person gave, or a probe, is the content of a message."""
-        if isinstance(kept, dict) and {"type", "native"} <= kept.keys():
-            return _answering(load(self._serde, kept["type"], kept["native"], "tool result"), called.call.id)
-        content = kept if isinstance(kept, str) else json.dumps(kept, default=str)
+        if isinstance(record, dict) and {"type", "native"} <= record.keys():
+            return _answering(load(self._serde, record["type"], record["native"], "tool result"), called.call.id)
+        content = record if isinstance(record, str) else json.dumps(record, default=str)
         return ToolMessage(content=content, tool_call_id=called.call.id, name=called.call.tool)
 
 
@@ -247,7 +248,7 @@ class LastStep(NamedTuple):
 
 
 def ledger(
-    store: Any, *, kinds: outward.Kinds | None = None, allow: Any = (), barrier_seconds: float = BARRIER_SECONDS
+    store: Any, *, kinds: tool_calls.Kinds | None = None, allow: Any = (), barrier_seconds: float = BARRIER_SECONDS
 ) -> ToolLedger:
     """Wrappers that send tool calls through the ledger of a store: `ToolNode(tools, **ledger(store))`.
 
@@ -265,7 +266,7 @@ def _noting(called: Called) -> Iterator[None]:
         yield
     except GraphBubbleUp as pause:
         called.paused.append(pause)
-        raise outward.ToolPaused from pause
+        raise tool_calls.ToolPaused from pause
 
 
 def _await(called: Called) -> None:
@@ -279,10 +280,10 @@ def _await(called: Called) -> None:
         )
 
 
-def _said(tool: Any, name: str) -> dict[str, str]:
+def _kind_in_metadata(tool: Any, name: str) -> dict[str, str]:
     """The kind that a tool of LangChain says in its metadata: {"perdure": "read"}."""
-    said = (getattr(tool, "metadata", None) or {}).get("perdure")
-    return {name: said} if isinstance(said, str) else {}
+    kind = (getattr(tool, "metadata", None) or {}).get("perdure")
+    return {name: kind} if isinstance(kind, str) else {}
 
 
 def _answering(result: Any, call_id: str) -> Any:
@@ -293,8 +294,8 @@ def _answering(result: Any, call_id: str) -> Any:
     if isinstance(result, Command):
         return replace(result, update=_answering(result.update, call_id))
     if isinstance(result, dict):
-        return {name: _answering(each, call_id) for name, each in result.items()}
-    return [_answering(each, call_id) for each in result] if isinstance(result, list) else result
+        return {name: _answering(part, call_id) for name, part in result.items()}
+    return [_answering(part, call_id) for part in result] if isinstance(result, list) else result
 
 
 def _refusal(called: Called, no: Failed) -> ToolMessage:

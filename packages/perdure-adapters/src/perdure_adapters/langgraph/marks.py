@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
-from perdure.artifacts.grown import Grown
+from perdure.artifacts.shared_list import SharedList
 
 _FIXED = frozenset({type(None), bool, int, float, str, bytes})  # of these an equal one is as good, and none can change
 _NO_FIELDS: dict[Any, Any] = {}  # one for all marks: most fields are empty, and memory that is not read costs nothing
@@ -36,7 +36,7 @@ class Opaque(NamedTuple):
     id: str | None
 
 
-Marks = Grown[Mark | Opaque | None]
+Marks = SharedList[Mark | Opaque | None]
 
 
 def mark_of(element: Any) -> Mark | Opaque | None:
@@ -60,7 +60,7 @@ def _copy(value: Any) -> Any:
     if kind in _FIXED:
         return value
     if kind is dict:
-        return {_copy(key): _copy(each) for key, each in value.items()} if value else _NO_FIELDS
+        return {_copy(key): _copy(item) for key, item in value.items()} if value else _NO_FIELDS
     if kind is list:
         return [*map(_copy, value)] if value else _NO_ITEMS
     raise TypeError(kind)
@@ -77,11 +77,10 @@ def same_in_front(
     except AttributeError:
         pass  # not all of them are messages
     for place, (element, mark) in enumerate(zip(value, marks, strict=False)):
-        same = _is_same(element, mark) if isinstance(mark, Mark) else is_other_same(place)
+        if isinstance(mark, Mark):
+            same = type(element) is mark.kind and _look(element) == mark
+        else:
+            same = is_other_same(place)
         if not same:
             return place
     return count
-
-
-def _is_same(element: Any, mark: Mark) -> bool:
-    return type(element) is mark.kind and _look(element) == mark

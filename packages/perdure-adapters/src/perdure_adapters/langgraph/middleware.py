@@ -14,7 +14,7 @@ from langchain.agents.middleware.types import ModelResponse
 from perdure_adapters.langgraph.answers import GivenAnswer
 from perdure_adapters.langgraph.ledger import BARRIER_SECONDS, ToolLedger
 from perdure_adapters.langgraph.serde import StrictSerializer
-from perdure_adapters.outward import Kinds
+from perdure_adapters.tool_calls import Kinds
 
 
 class PerdureMiddleware(AgentMiddleware):
@@ -41,7 +41,7 @@ class PerdureMiddleware(AgentMiddleware):
         """See `ToolLedger.ask_model`."""
 
         def ask(messages: list[Any]) -> GivenAnswer:
-            return _given(execute(request.override(messages=messages)))
+            return _answer_of(execute(request.override(messages=messages)))
 
         return _response(self.ledger.answers.ask(request.messages, ask))
 
@@ -49,12 +49,12 @@ class PerdureMiddleware(AgentMiddleware):
         """See `ToolLedger.ask_model`."""
 
         async def ask(messages: list[Any]) -> GivenAnswer:
-            return _given(await execute(request.override(messages=messages)))
+            return _answer_of(await execute(request.override(messages=messages)))
 
         return _response(await self.ledger.answers.aask(request.messages, ask))
 
 
-def _given(response: Any) -> GivenAnswer:
+def _answer_of(response: Any) -> GivenAnswer:
     if isinstance(response, ModelResponse):
         return GivenAnswer(response.result, response.structured_response)
     return GivenAnswer([response])

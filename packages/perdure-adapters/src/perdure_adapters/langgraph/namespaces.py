@@ -7,7 +7,6 @@ no name can have are written as in URLs. Everything from outside is checked here
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 from urllib.parse import quote, unquote
 
 from langgraph.store.base import InvalidNamespaceError, ListNamespacesOp, MatchCondition
@@ -79,7 +78,7 @@ def _written(text: str, path: str) -> str:
     if text.isprintable() and "%" not in text:
         return text
     try:
-        return "".join(each if each.isprintable() and each != "%" else quote(each) for each in text)
+        return "".join(char if char.isprintable() and char != "%" else quote(char) for char in text)
     except UnicodeEncodeError:
         raise Invalid("the text has half of a surrogate pair in it", path=path) from None
 
@@ -89,11 +88,11 @@ def _written(text: str, path: str) -> str:
 
 def check_listing(op: ListNamespacesOp) -> ListNamespacesOp:
     """A listing that can be carried out."""
-    for i, each in enumerate(op.match_conditions or ()):
-        if each.match_type not in ("prefix", "suffix"):
-            known = f"expected 'prefix' or 'suffix', got {each.match_type!r}"
-            raise Invalid(known, path=f"match_conditions[{i}].match_type")
-        checked(each.path, f"match_conditions[{i}].path", empty=True)
+    for i, condition in enumerate(op.match_conditions or ()):
+        if condition.match_type not in ("prefix", "suffix"):
+            problem = f"expected 'prefix' or 'suffix', got {condition.match_type!r}"
+            raise Invalid(problem, path=f"match_conditions[{i}].match_type")
+        checked(condition.path, f"match_conditions[{i}].path", empty=True)
     if op.max_depth is not None and (type(op.max_depth) is not int or op.max_depth < 1):
         raise Invalid(f"expected a number of labels, at least 1, got {op.max_depth!r}", path="max_depth")
     return op
@@ -102,15 +101,15 @@ def check_listing(op: ListNamespacesOp) -> ListNamespacesOp:
 def listed(reads: Reads, op: ListNamespacesOp) -> list[Namespace]:
     """The namespaces that hold an item now and match, cut to `max_depth`, in the order of their names."""
     conditions = op.match_conditions or ()
-    found: dict[Namespace, None] = {}
+    namespaces: dict[Namespace, None] = {}
     end = op.offset + op.limit
     for scope in _scopes(reads, tree_of(_shared_stem(conditions))):
         namespace = namespace_of(scope)
-        if all(namespace) and all(_matches(namespace, each) for each in conditions):
-            found[namespace[: op.max_depth]] = None
-            if len(found) >= end:
+        if all(namespace) and all(_matches(namespace, condition) for condition in conditions):
+            namespaces[namespace[: op.max_depth]] = None
+            if len(namespaces) >= end:
                 break
-    return [*found][op.offset : end]
+    return [*namespaces][op.offset : end]
 
 
 def _scopes(reads: Reads, tree: ScopeTree) -> Iterator[str]:
@@ -125,13 +124,9 @@ def _scopes(reads: Reads, tree: ScopeTree) -> Iterator[str]:
 
 def _shared_stem(conditions: Iterable[MatchCondition]) -> Namespace:
     """The labels that every match begins with: the longest prefix up to its first wildcard."""
-    stems = [_before_wildcard(each.path) for each in conditions if each.match_type == "prefix"]
+    prefixes = [tuple(condition.path) for condition in conditions if condition.match_type == "prefix"]
+    stems = [labels[: labels.index(ANY)] if ANY in labels else labels for labels in prefixes]
     return max(stems, key=len, default=())
-
-
-def _before_wildcard(path: Sequence[Any]) -> Namespace:
-    labels = tuple(path)
-    return labels[: labels.index(ANY)] if ANY in labels else labels
 
 
 def _matches(namespace: Namespace, condition: MatchCondition) -> bool:
@@ -139,4 +134,4 @@ def _matches(namespace: Namespace, condition: MatchCondition) -> bool:
     if len(path) > len(namespace):
         return False
     part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
-    return all(wanted in (ANY, label) for wanted, label in zip(path, part, strict=True))
+    return all(pattern in (ANY, label) for pattern, label in zip(path, part, strict=True))

@@ -42,8 +42,8 @@ from perdure_adapters.langgraph.layout import (
     read_back,
     read_write,
 )
-from perdure_adapters.langgraph.remembered import RecentNodes, RememberedThreads
 from perdure_adapters.langgraph.serde import StrictSerializer
+from perdure_adapters.langgraph.thread_memory import RecentNodes, RememberedThreads
 from perdure_adapters.shared_store import ClosedByBlock
 
 if TYPE_CHECKING:  # not in the first versions that are supported
@@ -134,8 +134,8 @@ class PerdureSaver(ClosedByBlock, BaseCheckpointSaver[Any]):
         """See `list`."""
         page = _Page(self, config, filter, before, limit)
         while not page.done:
-            for found in await self._both.arun(page.next()):
-                yield found
+            for checkpoint in await self._both.arun(page.next()):
+                yield checkpoint
 
     def put(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
@@ -224,28 +224,28 @@ class PerdureSaver(ClosedByBlock, BaseCheckpointSaver[Any]):
         """
         before, other.serde = other.serde, self.serde
         try:
-            found = [*other.list({"configurable": {"thread_id": thread_id}})]
+            checkpoints = [*other.list({"configurable": {"thread_id": thread_id}})]
         finally:
             other.serde = before
-        for each in sorted(found, key=lambda each: each.checkpoint["id"]):
-            place = dict(each.config.get("configurable") or {})
-            parent = get_checkpoint_id(each.parent_config) if each.parent_config else None
+        for saved in sorted(checkpoints, key=lambda saved: saved.checkpoint["id"]):
+            place = dict(saved.config.get("configurable") or {})
+            parent = get_checkpoint_id(saved.parent_config) if saved.parent_config else None
             place["checkpoint_id"] = parent
-            versions = each.checkpoint["channel_versions"]
-            stored = self.put({"configurable": place}, each.checkpoint, each.metadata, versions)
+            versions = saved.checkpoint["channel_versions"]
+            stored = self.put({"configurable": place}, saved.checkpoint, saved.metadata, versions)
             writes: dict[str, list[tuple[str, Any]]] = {}
-            for task, channel, value in each.pending_writes or ():
+            for task, channel, value in saved.pending_writes or ():
                 writes.setdefault(task, []).append((channel, value))
             for task, written in writes.items():
                 self.put_writes(stored, written, task)
-        return len(found)
+        return len(checkpoints)
 
     def say_turns(self, thread_id: str) -> int:
         """Say the messages of a thread's newest checkpoint as turns of its session; gives how many turns changed. Idempotent."""
-        found = self.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
-        if found is None:
+        newest = self.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
+        if newest is None:
             return 0
-        changed = turns.ChangedMessages(found.checkpoint["channel_values"])
+        changed = turns.ChangedMessages(newest.checkpoint["channel_values"])
         return self.store.atomic(lambda tx: changed.say(tx.session(_thread(thread_id))))
 
     def await_durable(self, thread_id: str, checkpoints: Mapping[str, str], seconds: float) -> str | None:
@@ -254,10 +254,10 @@ class PerdureSaver(ClosedByBlock, BaseCheckpointSaver[Any]):
         for ns, key in checkpoints.items():
             while not self._both.run(self._is_durable(thread_id, ns, key)):
                 with self._threads.stored:
-                    left = deadline - time.monotonic()
-                    if left <= 0:
+                    remaining = deadline - time.monotonic()
+                    if remaining <= 0:
                         return key
-                    self._threads.stored.wait(min(left, LOOK_SECONDS))
+                    self._threads.stored.wait(min(remaining, LOOK_SECONDS))
         return None
 
     def resumed_at(self, thread_id: str, checkpoints: Mapping[str, str]) -> int:
@@ -268,10 +268,10 @@ class PerdureSaver(ClosedByBlock, BaseCheckpointSaver[Any]):
         stream = yield from self._stream(thread)
         if stream is None:
             return 0
-        found: list[StoredWrite] = []
+        writes: list[StoredWrite] = []
         for ns, key in checkpoints.items():
-            found += yield Read(keyed.writes_of, (stream, name_of(ns), key))
-        return max((each.seq for each in found if each.task == ANY_TASK and each.channel == RESUME), default=0)
+            writes += yield Read(keyed.writes_of, (stream, name_of(ns), key))
+        return max((write.seq for write in writes if write.task == ANY_TASK and write.channel == RESUME), default=0)
 
     def _is_durable(self, thread: str, ns: str, key: str) -> Asked[bool]:
         if self._threads.last_key(thread, ns) == key:
@@ -286,8 +286,8 @@ class PerdureSaver(ClosedByBlock, BaseCheckpointSaver[Any]):
         stream = yield from self._stream(thread)
         if stream is None:
             return None
-        found = yield Read(_found, (stream, name_of(ns), get_checkpoint_id(config), self._threads.nodes))
-        return None if found is None else self._tuple(thread, found)
+        opened = yield Read(_open_at, (stream, name_of(ns), get_checkpoint_id(config), self._threads.nodes))
+        return None if opened is None else self._tuple(thread, opened)
 
     def _history(self, config: RunnableConfig, channels: Sequence[str]) -> Asked[Mapping[str, DeltaChannelHistory]]:
         thread, ns = _place(config)
@@ -298,16 +298,19 @@ class PerdureSaver(ClosedByBlock, BaseCheckpointSaver[Any]):
         return deltas.read_history(self.serde, (yield Read(deltas.history, about)))
 
     def _tuple(self, thread: str, opened: _Opened) -> CheckpointTuple:
-        found, state, writes, nodes = opened
-        ns = ns_of(found.name)
-        parent = None if found.parent_key is None else _config(thread, ns, found.parent_key)
-        document = found.document if isinstance(found.document, dict) else {}
+        checkpoint, state, writes, nodes = opened
+        ns = ns_of(checkpoint.name)
+        parent = None if checkpoint.parent_key is None else _config(thread, ns, checkpoint.parent_key)
+        document = checkpoint.document if isinstance(checkpoint.document, dict) else {}
         return CheckpointTuple(
-            _config(thread, ns, found.key),
+            _config(thread, ns, checkpoint.key),
             read_back(state, self.serde),  # type: ignore[arg-type]
             document.get("metadata") or {},  # type: ignore[arg-type]
             parent,
-            [(each.task, each.channel, read_write(self.serde, each.document, nodes, each.channel)) for each in writes],
+            [
+                (write.task, write.channel, read_write(self.serde, write.document, nodes, write.channel))
+                for write in writes
+            ],
         )
 
     def _put(
@@ -388,12 +391,12 @@ class _Page:
     """A listing under way: page by page, so that a long thread never stands in memory."""
 
     def __init__(
-        self, saver: PerdureSaver, config: RunnableConfig | None, wanted: dict[str, Any] | None,
+        self, saver: PerdureSaver, config: RunnableConfig | None, conditions: dict[str, Any] | None,
         before: RunnableConfig | None, limit: int | None,
     ) -> None:  # fmt: skip
         self._saver = saver
-        self._wanted = wanted or {}
-        self._left = limit
+        self._conditions = conditions or {}
+        self._remaining = limit
         place = (config or {}).get("configurable") or {}
         self._thread = _thread(place["thread_id"]) if "thread_id" in place else None
         self._ns: str | None = place.get("checkpoint_ns")
@@ -404,65 +407,65 @@ class _Page:
 
     def next(self) -> Asked[Sequence[CheckpointTuple]]:
         """The tuples of the next page."""
-        found: Sequence[KeyedCheckpoint] = ()
+        checkpoints: Sequence[KeyedCheckpoint] = ()
         stream: Stream | None = None
         if self._thread is None:
-            found = yield Read(keyed.page_across, (PREFIX,), {"upto": self._before, "after": self._last})
+            checkpoints = yield Read(keyed.page_across, (PREFIX,), {"upto": self._before, "after": self._last})
         else:
             stream = yield from self._saver._stream(self._thread)
             if stream is not None:
                 upto = self._last.key if self._last is not None else self._before
                 name = None if self._ns is None else name_of(self._ns)
-                found = yield Read(keyed.page, (stream,), {"prefix": PREFIX, "name": name, "before": upto})
-        self.done = len(found) < keyed.PAGE_ROWS
-        if found:
-            self._last = found[-1]
+                checkpoints = yield Read(keyed.page, (stream,), {"prefix": PREFIX, "name": name, "before": upto})
+        self.done = len(checkpoints) < keyed.PAGE_ROWS
+        if checkpoints:
+            self._last = checkpoints[-1]
         tuples = []
-        for each in found:
-            if self._left != 0 and self._fits(each):
-                tuples.append((yield from self._tuple(each, stream)))
-                self._left = None if self._left is None else self._left - 1
-        self.done = self.done or self._left == 0
+        for checkpoint in checkpoints:
+            if self._remaining != 0 and self._fits(checkpoint):
+                tuples.append((yield from self._tuple(checkpoint, stream)))
+                self._remaining = None if self._remaining is None else self._remaining - 1
+        self.done = self.done or self._remaining == 0
         return tuples
 
-    def _fits(self, each: KeyedCheckpoint) -> bool:
-        if self._key is not None and each.key != self._key:
+    def _fits(self, checkpoint: KeyedCheckpoint) -> bool:
+        if self._key is not None and checkpoint.key != self._key:
             return False
         if self._thread is None and (
-            each.key == self._before or (self._ns is not None and ns_of(each.name) != self._ns)
+            checkpoint.key == self._before or (self._ns is not None and ns_of(checkpoint.name) != self._ns)
         ):
             return False
-        metadata = each.document.get("metadata") if isinstance(each.document, dict) else None
-        return all(_at(metadata, name) == wanted for name, wanted in self._wanted.items())
+        metadata = checkpoint.document.get("metadata") if isinstance(checkpoint.document, dict) else None
+        return all(_at(metadata, name) == value for name, value in self._conditions.items())
 
-    def _tuple(self, each: KeyedCheckpoint, stream: Stream | None) -> Asked[CheckpointTuple]:
-        thread = self._thread or each.session
+    def _tuple(self, checkpoint: KeyedCheckpoint, stream: Stream | None) -> Asked[CheckpointTuple]:
+        thread = self._thread or checkpoint.session
         if stream is None:
             stream = yield from self._saver._stream(thread)
-        opened = yield Read(_opened, (stream, each, self._saver._threads.nodes))
+        opened = yield Read(_opened, (stream, checkpoint, self._saver._threads.nodes))
         return self._saver._tuple(thread, opened)
 
 
 class _Opened(NamedTuple):
     """A checkpoint with all that is read of it: its state, the writes after it, and the nodes that those name."""
 
-    found: KeyedCheckpoint
+    checkpoint: KeyedCheckpoint
     state: Any
     writes: Sequence[StoredWrite]
     nodes: Mapping[bytes, bytes]
 
 
 @one_state
-def _found(reads: Reads, stream: Stream, name: str, key: str | None, nodes: RecentNodes) -> _Opened | None:
-    found = keyed.get(reads, stream, name, key)
-    return None if found is None else _opened(reads, stream, found, nodes)
+def _open_at(reads: Reads, stream: Stream, name: str, key: str | None, nodes: RecentNodes) -> _Opened | None:
+    checkpoint = keyed.get(reads, stream, name, key)
+    return None if checkpoint is None else _opened(reads, stream, checkpoint, nodes)
 
 
-def _opened(reads: Reads, stream: Stream, found: KeyedCheckpoint, nodes: RecentNodes) -> _Opened:
-    writes = keyed.writes_of(reads, stream, found.name, found.key)
-    named = {address for each in writes for address in nodes_of_write(each.document)}
-    state = keyed.state(found, nodes.before(reads.fetch))
-    return _Opened(found, state, writes, reads.fetch(named) if named else {})
+def _opened(reads: Reads, stream: Stream, checkpoint: KeyedCheckpoint, nodes: RecentNodes) -> _Opened:
+    writes = keyed.writes_of(reads, stream, checkpoint.name, checkpoint.key)
+    addresses = {address for write in writes for address in nodes_of_write(write.document)}
+    state = keyed.state(checkpoint, nodes.before(reads.fetch))
+    return _Opened(checkpoint, state, writes, reads.fetch(addresses) if addresses else {})
 
 
 def _packed_nodes(reads: Reads, nodes: Mapping[bytes, bytes]) -> Sequence[BlobRow]:
@@ -515,9 +518,9 @@ def _plain_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> Any
 
 def _at(metadata: Mapping[str, Any] | None, name: str) -> Any:
     """The value of a name in metadata, or of a path into them."""
-    found: Any = metadata
-    if isinstance(found, dict) and name in found:
-        return found[name]
+    value: Any = metadata
+    if isinstance(value, dict) and name in value:
+        return value[name]
     for part in name.split("."):
-        found = found.get(part) if isinstance(found, dict) else None
-    return found
+        value = value.get(part) if isinstance(value, dict) else None
+    return value

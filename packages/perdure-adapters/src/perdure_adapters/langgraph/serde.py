@@ -37,7 +37,7 @@ class StrictSerializer(JsonPlusSerializer):
     def __init__(self, allow: Iterable[type | tuple[str, str]] = ()) -> None:
         super().__init__(allowed_msgpack_modules=None)
         self.allow: Allowed = frozenset(
-            (each.__module__, each.__name__) if isinstance(each, type) else tuple(each) for each in allow
+            (entry.__module__, entry.__name__) if isinstance(entry, type) else tuple(entry) for entry in allow
         )
 
     def with_msgpack_allowlist(self, extra_allowlist: Iterable[tuple[str, ...] | type]) -> StrictSerializer:
@@ -67,16 +67,16 @@ class StrictSerializer(JsonPlusSerializer):
             return super().loads_typed(data)
         raise UnknownType(f"the serialisation {kind!r} is not read", path="checkpoint")
 
-    def _revive(self, found: dict[str, Any]) -> Any:
+    def _revive(self, value: dict[str, Any]) -> Any:
         """Checkpoints of old, in JSON: messages are built, every other class is refused."""
-        if "lc" not in found or found.get("type") != "constructor":
-            return found
-        id_ = found.get("id")
+        if "lc" not in value or value.get("type") != "constructor":
+            return value
+        id_ = value.get("id")
         where = tuple(id_) if isinstance(id_, list) else ()
         name = (".".join(map(str, where[:-1])), str(where[-1])) if where else ("", "")
         if name not in BUILT_IN and name not in self.allow:
             raise UnknownType(f"the type {'.'.join(name)} is not allowed", path="checkpoint")
-        return _class(name)(**found.get("kwargs", {}))
+        return _class(name)(**value.get("kwargs", {}))
 
 
 class _Unpacking:
@@ -109,43 +109,43 @@ class _Unpacking:
             raise self._error from None
 
     def _look(self, code: int, data: bytes) -> None:
-        found = self._unpacked(data, self._look)
+        fields = self._unpacked(data, self._look)
         if code not in (jsonplus.EXT_NUMPY_ARRAY, jsonplus.EXT_DELTA_SNAPSHOT):
-            self._check(code, found)
+            self._check(code, fields)
 
     def _build(self, code: int, data: bytes) -> Any:
-        found = self._unpacked(data, self._build)
+        fields = self._unpacked(data, self._build)
         if code == jsonplus.EXT_DELTA_SNAPSHOT:
-            return _DeltaSnapshot(found)
+            return _DeltaSnapshot(fields)
         if code != jsonplus.EXT_NUMPY_ARRAY:
-            self._check(code, found)
+            self._check(code, fields)
         try:
-            return _array(found) if code == jsonplus.EXT_NUMPY_ARRAY else _BUILDERS[code](self._class(found), found)
+            return _array(fields) if code == jsonplus.EXT_NUMPY_ARRAY else _BUILDERS[code](self._class(fields), fields)
         except Exception as error:
             self._error = self._error or Damaged(f"a value cannot be built again: {error}", path="checkpoint")
             raise
 
-    def _class(self, found: Any) -> Any:
+    def _class(self, fields: Any) -> Any:
         """The class that an extension names, looked up once for all messages of a value."""
-        name = found[0], found[1]
+        name = fields[0], fields[1]
         if name not in self._classes:
             self._classes[name] = _class(name)
         return self._classes[name]
 
-    def _check(self, code: int, found: Any) -> None:
+    def _check(self, code: int, fields: Any) -> None:
         """Keep the error of a name that is not allowed, and raise it."""
-        self._error = self._error or _refusal(self._allow, code, found)
+        self._error = self._error or _refusal(self._allow, code, fields)
         if self._error is not None:
             raise self._error
 
 
-def _refusal(allow: Allowed, code: int, found: Any) -> Error | None:
+def _refusal(allow: Allowed, code: int, fields: Any) -> Error | None:
     """Why what an extension names is not built; None if it may be."""
-    if code not in _BUILDERS or not isinstance(found, list | tuple) or len(found) < 3:
+    if code not in _BUILDERS or not isinstance(fields, list | tuple) or len(fields) < 3:
         return Damaged(f"an extension {code} of a form that is not known", path="checkpoint")
-    name = tuple(map(str, found[:2]))
+    name = tuple(map(str, fields[:2]))
     if code == jsonplus.EXT_METHOD_SINGLE_ARG:
-        method = (*name, str(found[3]) if len(found) > 3 else "")
+        method = (*name, str(fields[3]) if len(fields) > 3 else "")
         return None if method in _METHODS else UnknownType(f"{'.'.join(method)} is not called", path="checkpoint")
     if name in BUILT_IN or name in allow:
         return None
@@ -157,36 +157,36 @@ def _class(name: tuple[str, ...]) -> Any:
     return getattr(importlib.import_module(name[0]), name[1])
 
 
-def _single(cls: Any, found: Any) -> Any:
-    return cls(found[2])
+def _single(cls: Any, fields: Any) -> Any:
+    return cls(fields[2])
 
 
-def _positional(cls: Any, found: Any) -> Any:
-    if tuple(found[:2]) == ("langgraph.types", "Send"):
-        return jsonplus._send_from_args(found[2])
-    return cls(*found[2])
+def _positional(cls: Any, fields: Any) -> Any:
+    if tuple(fields[:2]) == ("langgraph.types", "Send"):
+        return jsonplus._send_from_args(fields[2])
+    return cls(*fields[2])
 
 
-def _keywords(cls: Any, found: Any) -> Any:
-    return cls(**found[2])
+def _keywords(cls: Any, fields: Any) -> Any:
+    return cls(**fields[2])
 
 
-def _method(cls: Any, found: Any) -> Any:
-    return getattr(cls, found[3])(found[2])
+def _method(cls: Any, fields: Any) -> Any:
+    return getattr(cls, fields[3])(fields[2])
 
 
-def _model(cls: Any, found: Any) -> Any:
+def _model(cls: Any, fields: Any) -> Any:
     """A pydantic model; one that its own validation refuses (it was built without) comes back as it was."""
     try:
-        return cls(**found[2])
+        return cls(**fields[2])
     except ValueError:
-        return getattr(cls, "model_construct", cls.construct)(**found[2])
+        return getattr(cls, "model_construct", cls.construct)(**fields[2])
 
 
-def _array(found: Any) -> Any:
+def _array(fields: Any) -> Any:
     import numpy as np  # noqa: PLC0415 - only where a state holds arrays
 
-    dtype, shape, order, data = found
+    dtype, shape, order, data = fields
     return np.frombuffer(data, dtype=np.dtype(dtype)).reshape(shape, order=order)
 
 

@@ -14,7 +14,6 @@ from langgraph.store.base import (
     BaseStore,
     IndexConfig,
     Op,
-    PutOp,
     Result,
     SearchOp,
     TTLConfig,
@@ -89,21 +88,21 @@ class PerdureStore(ClosedByBlock, BaseStore):
 
         Raises Invalid with the path of what is wrong, before anything is done.
         """
-        asked = check_ops([*ops])
-        texts, queries = self._texts(asked), self._queries(asked)
-        vectors = self.embeddings.embed_documents([each.text for each in texts]) if self.embeddings and texts else []
-        meant = [self.embeddings.embed_query(query) for query in queries] if self.embeddings else []
-        return self._both.run(self._carried_out(asked, texts, vectors, queries, meant))
+        items = check_ops([*ops])
+        texts, queries = self._texts(items), self._queries(items)
+        vectors = self.embeddings.embed_documents([text.text for text in texts]) if self.embeddings and texts else []
+        query_vectors = [self.embeddings.embed_query(query) for query in queries] if self.embeddings else []
+        return self._both.run(self._carried_out(items, texts, vectors, queries, query_vectors))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """See `batch`."""
-        asked = check_ops([*ops])
-        texts, queries = self._texts(asked), self._queries(asked)
+        items = check_ops([*ops])
+        texts, queries = self._texts(items), self._queries(items)
         vectors = (
-            await self.embeddings.aembed_documents([each.text for each in texts]) if self.embeddings and texts else []
+            await self.embeddings.aembed_documents([text.text for text in texts]) if self.embeddings and texts else []
         )
-        meant = [await self.embeddings.aembed_query(query) for query in queries] if self.embeddings else []
-        return await self._both.arun(self._carried_out(asked, texts, vectors, queries, meant))
+        query_vectors = [await self.embeddings.aembed_query(query) for query in queries] if self.embeddings else []
+        return await self._both.arun(self._carried_out(items, texts, vectors, queries, query_vectors))
 
     # -- time to live --------------------------------------------------------------------------------------------
 
@@ -130,46 +129,48 @@ class PerdureStore(ClosedByBlock, BaseStore):
 
     # -- embedding -----------------------------------------------------------------------------------------------
 
-    def _texts(self, asked: ItemsAsked) -> list[_Text]:
+    def _texts(self, items: ItemsAsked) -> list[_Text]:
         """The texts of the items to write that are to be found by their meaning."""
         if self.embeddings is None:
             return []
-        found: list[_Text] = []
-        for place, op in asked.puts.items():
+        texts_of_items: list[_Text] = []
+        for place, op in items.puts.items():
             if op.value is None or op.index is False:
                 continue
             fields = self._fields if op.index is None else [(field, tokenize_path(field)) for field in op.index]
             for field, path in fields:
                 texts = get_text_at_path(op.value, path)
                 many = len(texts) > 1
-                found += [_Text(place, f"{field}.{i}" if many else field, text) for i, text in enumerate(texts)]
-        return found
+                texts_of_items += [
+                    _Text(place, f"{field}.{i}" if many else field, text) for i, text in enumerate(texts)
+                ]
+        return texts_of_items
 
-    def _queries(self, asked: ItemsAsked) -> list[str]:
+    def _queries(self, items: ItemsAsked) -> list[str]:
         """The different queries of a batch."""
         if self.embeddings is None:
             return []
-        return [*dict.fromkeys(op.query for _, op in asked.reads if isinstance(op, SearchOp) and op.query)]
+        return [*dict.fromkeys(op.query for _, op in items.reads if isinstance(op, SearchOp) and op.query)]
 
     def _carried_out(
-        self, asked: ItemsAsked, texts: Sequence[_Text], vectors: Sequence[Any], queries: Sequence[str], meant: Sequence[Any]
+        self, items: ItemsAsked, texts: Sequence[_Text], vectors: Sequence[Any],
+        queries: Sequence[str], query_vectors: Sequence[Any],
     ) -> Any:  # fmt: skip
         if len(vectors) != len(texts):
             raise Invalid(f"{len(vectors)} embeddings came for {len(texts)} texts", path="index.embed")
         dims = self.index_config.get("dims") if self.index_config else None
         by_place: dict[Place, dict[str, bytes]] = {}
-        for each, vector in zip(texts, vectors, strict=True):
-            kept = unit(vector, dims)
-            if kept is not None:
-                by_place.setdefault(each.place, {})[each.field] = kept
-        puts = {place: _item_put(op, by_place.get(place, {})) for place, op in asked.puts.items()}
-        wanted = {query: unit(vector, dims) or b"" for query, vector in zip(queries, meant, strict=True)}
+        for text, vector in zip(texts, vectors, strict=True):
+            unit_vector = unit(vector, dims)
+            if unit_vector is not None:
+                by_place.setdefault(text.place, {})[text.field] = unit_vector
+        puts = {
+            place: ItemPut(None if op.value is None else dict(op.value), op.ttl, by_place.get(place, {}))
+            for place, op in items.puts.items()
+        }
+        by_query = {query: unit(vector, dims) or b"" for query, vector in zip(queries, query_vectors, strict=True)}
         refresh = bool(self.ttl_config and self.ttl_config.get("refresh_on_read"))
-        return carry_out(asked, puts, wanted, refresh=refresh)
-
-
-def _item_put(op: PutOp, vectors: dict[str, bytes]) -> ItemPut:
-    return ItemPut(None if op.value is None else dict(op.value), op.ttl, vectors)
+        return carry_out(items, puts, by_query, refresh=refresh)
 
 
 def _checked_index(index: IndexConfig | None) -> IndexConfig | None:

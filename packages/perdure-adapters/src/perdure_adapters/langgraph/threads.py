@@ -61,10 +61,10 @@ def delete(prefix: str, thread: str) -> Asked[None]:
     stream = yield from find_session(thread)
     if stream is None:
         return
-    found: list[KeyedCheckpoint] = yield Read(_own, (stream, prefix))
-    if found:
-        yield WriteIn(stream, _mark, (max(each.key for each in found),))
-    yield from _drop(stream, found)
+    checkpoints: list[KeyedCheckpoint] = yield Read(_own, (stream, prefix))
+    if checkpoints:
+        yield WriteIn(stream, _mark, (max(checkpoint.key for checkpoint in checkpoints),))
+    yield from _drop(stream, checkpoints)
 
 
 def _mark(tx: Tx, stream: Stream, key: str) -> None:
@@ -72,9 +72,9 @@ def _mark(tx: Tx, stream: Stream, key: str) -> None:
     values.put(tx, stream, MARK, key if before is None else max(key, before.value))
 
 
-def _drop(stream: Stream, found: Sequence[KeyedCheckpoint]) -> Asked[None]:
-    for page in (found[start : start + PAGE_ROWS] for start in range(0, len(found), PAGE_ROWS)):
-        yield WriteIn(stream, keyed.drop, ([each.seq for each in page],))
+def _drop(stream: Stream, checkpoints: Sequence[KeyedCheckpoint]) -> Asked[None]:
+    for page in (checkpoints[start : start + PAGE_ROWS] for start in range(0, len(checkpoints), PAGE_ROWS)):
+        yield WriteIn(stream, keyed.drop, ([checkpoint.seq for checkpoint in page],))
 
 
 def _own(reads: Reads, stream: Stream, prefix: str) -> list[KeyedCheckpoint]:
@@ -89,65 +89,62 @@ def keep_latest(prefix: str, thread: str) -> Asked[None]:
     stream = yield from find_session(thread)
     if stream is None:
         return
-    found: list[KeyedCheckpoint] = yield Read(_own, (stream, prefix))
-    newest = {each.name: each for each in reversed(found)}
-    needed = yield Read(_needed, (found, newest.values()))
-    yield from _drop(stream, [each for each in found if each.seq not in needed])
+    checkpoints: list[KeyedCheckpoint] = yield Read(_own, (stream, prefix))
+    newest = {checkpoint.name: checkpoint for checkpoint in reversed(checkpoints)}
+    needed = yield Read(_needed, (checkpoints, newest.values()))
+    yield from _drop(stream, [checkpoint for checkpoint in checkpoints if checkpoint.seq not in needed])
 
 
 def drop_runs(prefix: str, run_ids: Collection[str]) -> Asked[None]:
     """Let the checkpoints of these runs go, but for those that a kept one is rebuilt from."""
-    wanted = set(map(str, run_ids))
+    ids = set(map(str, run_ids))
     streams: dict[str, list[KeyedCheckpoint]] = {}
     after = None
-    while wanted:
+    while ids:
         page: list[KeyedCheckpoint] = yield Read(keyed.page_across, (prefix,), {"after": after})
-        for each in page:
-            streams.setdefault(each.session, []).append(each)
+        for checkpoint in page:
+            streams.setdefault(checkpoint.session, []).append(checkpoint)
         if len(page) < keyed.PAGE_ROWS:
             break
         after = page[-1]
-    for session, found in streams.items():
-        doomed = {each.seq for each in found if _metadata(each).get("run_id") in wanted}
+    for session, checkpoints in streams.items():
+        doomed = {checkpoint.seq for checkpoint in checkpoints if _metadata(checkpoint).get("run_id") in ids}
         if doomed:
-            needed = yield Read(_needed, (found, [each for each in found if each.seq not in doomed]))
+            remaining = [checkpoint for checkpoint in checkpoints if checkpoint.seq not in doomed]
+            needed = yield Read(_needed, (checkpoints, remaining))
             stream = yield from find_session(session)
             assert stream is not None
-            yield from _drop(stream, [each for each in found if each.seq in doomed - needed])
+            yield from _drop(stream, [checkpoint for checkpoint in checkpoints if checkpoint.seq in doomed - needed])
 
 
-def _metadata(each: KeyedCheckpoint) -> dict[str, Any]:
-    metadata = each.document.get("metadata") if isinstance(each.document, dict) else None
+def _metadata(checkpoint: KeyedCheckpoint) -> dict[str, Any]:
+    metadata = checkpoint.document.get("metadata") if isinstance(checkpoint.document, dict) else None
     return metadata if isinstance(metadata, dict) else {}
 
 
-def _needed(reads: Reads, found: Sequence[KeyedCheckpoint], kept: Iterable[KeyedCheckpoint]) -> set[int]:
+def _needed(reads: Reads, checkpoints: Sequence[KeyedCheckpoint], remaining: Iterable[KeyedCheckpoint]) -> set[int]:
     """The kept checkpoints, and the ancestors that hold what they do not: a delta channel stands whole only now and then."""
-    by_key = {(each.name, each.key): each for each in found}
+    by_key = {(checkpoint.name, checkpoint.key): checkpoint for checkpoint in checkpoints}
     needed: set[int] = set()
-    for each in kept:
-        needed.add(each.seq)
-        needed.update(ancestor.seq for ancestor in _rebuilt_from(reads, each, by_key))
+    for checkpoint in remaining:
+        needed.add(checkpoint.seq)
+        needed.update(ancestor.seq for ancestor in _rebuilt_from(reads, checkpoint, by_key))
     return needed
 
 
 def _rebuilt_from(
-    reads: Reads, each: KeyedCheckpoint, by_key: dict[tuple[str, str], KeyedCheckpoint]
+    reads: Reads, checkpoint: KeyedCheckpoint, by_key: dict[tuple[str, str], KeyedCheckpoint]
 ) -> Iterator[KeyedCheckpoint]:
     """The ancestors up to the one at which every channel that this checkpoint does not hold stands whole."""
-    lacking = _lacking(each)
-    while lacking and each.parent_key is not None:
-        parent = by_key.get((each.name, each.parent_key))
+    # The delta channels that were written to since they stood whole: LangGraph counts for each how often.
+    lacking = set(_metadata(checkpoint).get("counters_since_delta_snapshot") or ())
+    while lacking and checkpoint.parent_key is not None:
+        parent = by_key.get((checkpoint.name, checkpoint.parent_key))
         if parent is None:
             return
         yield parent
         lacking -= keyed.names_in(reads, parent, "values")
-        each = parent
-
-
-def _lacking(each: KeyedCheckpoint) -> set[str]:
-    """The delta channels that were written to since they stood whole: LangGraph counts for each how often."""
-    return set(_metadata(each).get("counters_since_delta_snapshot") or ())
+        checkpoint = parent
 
 
 # -- copying -------------------------------------------------------------------------------------------------
@@ -155,8 +152,8 @@ def _lacking(each: KeyedCheckpoint) -> set[str]:
 
 def copy(prefix: str, source: str, target: str) -> Asked[None]:
     """Copy all checkpoints of a thread, and what tasks wrote after them, to another thread."""
-    found = yield from find_session(source)
-    if found is None:
+    origin = yield from find_session(source)
+    if origin is None:
         return
     stream = yield from open_session(target)
-    yield WriteIn(stream, keyed.copy, (found, prefix))
+    yield WriteIn(stream, keyed.copy, (origin, prefix))

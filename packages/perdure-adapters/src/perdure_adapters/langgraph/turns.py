@@ -8,7 +8,7 @@ commit of each checkpoint; `saver.say_turns(thread)` does it once, for a thread 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -23,11 +23,11 @@ from perdure.model.records.conversation import Turn
 from perdure.planes.recovery.keyed import Laid
 from perdure.runtime.callers import Caller
 from perdure.stores.tx import Tx
-from perdure_adapters.conversing import is_missing_result, keep, says_the_same, show, turn_named
 from perdure_adapters.forms.langchain_messages import FORM
 from perdure_adapters.langgraph import threads
 from perdure_adapters.langgraph.layout import KeptChannel
 from perdure_adapters.langgraph.marks import marked_id
+from perdure_adapters.neutral_messages import is_missing_result, keep, says_the_same, show, turn_named
 
 PREFIX = "langgraph:"  # of the keys of turns that are messages of the thread
 
@@ -59,24 +59,24 @@ class ChangedMessages:
         for channel, value in values.items():
             same = now[channel].same if channel in now else 0
             if _are_messages(value, same, now.get(channel)):
-                self.new |= {_key(each, place): _record(each) for place, each in enumerate(value[same:], same)}
-        self.gone = None if before is None else self._left(values, before, now)  # None: to be looked for
+                self.new |= {_key(message, place): _record(message) for place, message in enumerate(value[same:], same)}
+        self.gone = None if before is None else self._removed_keys(values, before, now)  # None: to be looked for
 
-    def _left(
+    def _removed_keys(
         self, values: Mapping[str, Any], before: Mapping[str, KeptChannel], now: Mapping[str, KeptChannel]
     ) -> set[str]:
         """The keys of messages that stood behind those that are the same, and stand nowhere now."""
-        left = {
+        keys = {
             key for channel, last in before.items() for key in _marked(last, now[channel].same if channel in now else 0)
         } - self.new.keys()
-        if not left:
-            return left
+        if not keys:
+            return keys
         lists = [value for value in values.values() if _are_messages(value)]
-        return left - {_key(each, place) for value in lists for place, each in enumerate(value)}
+        return keys - {_key(message, place) for value in lists for place, message in enumerate(value)}
 
     def say(self, session: Session) -> int:
         """Say what is new, and retract what is gone; gives how many turns changed."""
-        doomed = self._gone(session)
+        doomed = self._doomed(session)
         session.retract(*doomed, because="removed from the thread")
         changed = len(doomed)
         for key, record in self.new.items():
@@ -92,7 +92,7 @@ class ChangedMessages:
             changed += 1
         return changed
 
-    def _gone(self, session: Session) -> list[Any]:
+    def _doomed(self, session: Session) -> list[Any]:
         if self.gone is not None:
             return [turn for key in sorted(self.gone) if (turn := _removed(session, key)) is not None]
         return [turn for turn in own(session) if turn.key not in self.new]
@@ -115,7 +115,7 @@ def save(
 ) -> int:  # fmt: skip
     """Save a checkpoint, and what it changes of the conversation: one commit."""
     saved = threads.save(tx, stream, laid, name, key, parent, document)
-    run_inside(tx, _saying(stream, changed), caller)
+    run_inside(tx, lambda atomic: changed.say(atomic.session(stream.name)), caller)
     return saved
 
 
@@ -129,15 +129,11 @@ def retract_all(tx: Tx, stream: Stream, caller: Caller) -> None:
     run_inside(tx, retract, caller)
 
 
-def _saying(stream: Stream, changed: ChangedMessages) -> Callable[[Atomic], Any]:
-    return lambda atomic: changed.say(atomic.session(stream.name))
-
-
-def _are_messages(value: Any, same: int = 0, kept: KeptChannel | None = None) -> bool:
+def _are_messages(value: Any, same: int = 0, channel: KeptChannel | None = None) -> bool:
     """Whether a value is a list of messages; of those in front that are the same, their marks tell it."""
-    if type(value) is not list or (kept is not None and None in kept.marks[:same]):
+    if type(value) is not list or (channel is not None and None in channel.marks[:same]):
         return False
-    return all(isinstance(each, BaseMessage) for each in value[same:])
+    return all(isinstance(message, BaseMessage) for message in value[same:])
 
 
 def _key(message: BaseMessage, place: int) -> str:

@@ -6,7 +6,7 @@ DurableRunner.run(agent, "…", session=PerdureSession("s1", "sqlite:///agent.db
 
 from __future__ import annotations
 
-from perdure_adapters.needed import need
+from perdure_adapters.framework_versions import need
 
 need("openai-agents", (0, 20), (0, 30), "openai-agents")
 

@@ -71,24 +71,24 @@ class DurableModel(Model):
 
 
 def _usage_of(response: Response) -> Usage:
-    said = response.usage
-    if said is None:
+    usage = response.usage
+    if usage is None:
         return Usage()
     return Usage(
-        requests=1, input_tokens=said.input_tokens, output_tokens=said.output_tokens, total_tokens=said.total_tokens,
-        input_tokens_details=said.input_tokens_details, output_tokens_details=said.output_tokens_details,
+        requests=1, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, total_tokens=usage.total_tokens,
+        input_tokens_details=usage.input_tokens_details, output_tokens_details=usage.output_tokens_details,
     )  # fmt: skip
 
 
-def _completed(kept: ModelResponse) -> ResponseCompletedEvent:
+def _completed(answer: ModelResponse) -> ResponseCompletedEvent:
     """The end of the stream of a recorded answer."""
-    said = kept.usage
+    counts = answer.usage
     usage = ResponseUsage.model_construct(
-        input_tokens=said.input_tokens, output_tokens=said.output_tokens, total_tokens=said.total_tokens,
-        input_tokens_details=said.input_tokens_details, output_tokens_details=said.output_tokens_details,
+        input_tokens=counts.input_tokens, output_tokens=counts.output_tokens, total_tokens=counts.total_tokens,
+        input_tokens_details=counts.input_tokens_details, output_tokens_details=counts.output_tokens_details,
     )  # fmt: skip
     response = Response.model_construct(
-        id=kept.response_id or "", created_at=0, model="", object="response", output=kept.output, usage=usage,
+        id=answer.response_id or "", created_at=0, model="", object="response", output=answer.output, usage=usage,
         parallel_tool_calls=True, tool_choice="auto", tools=[],
     )  # fmt: skip
     return ResponseCompletedEvent.model_construct(type="response.completed", sequence_number=0, response=response)

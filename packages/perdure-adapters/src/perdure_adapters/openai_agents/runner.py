@@ -24,7 +24,6 @@ from agents.items import ModelResponse  # pyright: ignore[reportMissingImports]
 from agents.models.interface import Model  # pyright: ignore[reportMissingImports]
 from pydantic import TypeAdapter
 
-from perdure.effects.storable import storable
 from perdure.effects.tool import Tool, kind_of, tool
 from perdure.errors import Conflict, InDoubt, Invalid, KeyReused, Waiting
 from perdure.handles.aio.effects import AsyncEffect
@@ -34,10 +33,11 @@ from perdure.handles.sync.session import Session
 from perdure.model.limits import KEY_MAX_CHARS, check_name
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import Absent, EffectState, ToolKind
+from perdure.model.storable import storable
 from perdure.model.values import digest
-from perdure_adapters import doubting, outward
-from perdure_adapters.conversing import arguments_of, keep, native_of, records_of
+from perdure_adapters import doubt_questions, tool_calls
 from perdure_adapters.forms.openai_items import ITEMS, parse
+from perdure_adapters.neutral_messages import arguments_of, keep, native_of, records_of
 from perdure_adapters.openai_agents.model import DurableModel
 from perdure_adapters.openai_agents.session import PerdureSession
 
@@ -55,7 +55,7 @@ class DurableRunner:
         *,
         session: PerdureSession,
         key: str,
-        kinds: outward.Kinds | None = None,
+        kinds: tool_calls.Kinds | None = None,
         run_config: RunConfig | None = None,
         **options: Any,
     ) -> RunResult:
@@ -69,11 +69,11 @@ class DurableRunner:
         key), KeyReused when the key stands for another input.
         """
         run = await _opened(session, key, kinds, run_config)
-        given = await run.taken(input)
+        run_input = await run.resolve_input(input)
         while True:
             try:
                 result = await Runner.run(
-                    run.agent(agent), given, session=await run.begin(), run_config=run.config, **options
+                    run.agent(agent), run_input, session=await run.begin(), run_config=run.config, **options
                 )
             except Exception as error:
                 if run.trouble is not None and run.trouble is not error:
@@ -92,7 +92,7 @@ class DurableRunner:
         *,
         session: PerdureSession,
         key: str,
-        kinds: outward.Kinds | None = None,
+        kinds: tool_calls.Kinds | None = None,
         run_config: RunConfig | None = None,
         **options: Any,
     ) -> RunResultStreaming:
@@ -101,10 +101,10 @@ class DurableRunner:
         from `stream_events`; run again with the same key, it is a pause.
         """
         run = await _opened(session, key, kinds, run_config)
-        given = await run.taken(input)
+        run_input = await run.resolve_input(input)
         await run.pause_known()
         return Runner.run_streamed(
-            run.agent(agent), given, session=await run.begin(), run_config=run.config, **options
+            run.agent(agent), run_input, session=await run.begin(), run_config=run.config, **options
         )  # fmt: skip
 
     @staticmethod
@@ -120,27 +120,27 @@ def durable_function_tool(
     """`function_tool` with what the function does to the outside world (see `perdure.tool`); options are the framework's.
 
     An exception is doubt, unless `fails=` names it or it is `perdure.Failed`; the framework's own default would turn it into a
-    result. `perdure_adapters.outward.sent_key()` gives a keyed tool its key.
+    result. `perdure_adapters.tool_calls.sent_key()` gives a keyed tool its key.
     """
 
-    def declare(found: Callable[..., Any]) -> FunctionTool:
-        if isinstance(found, Tool):
-            said, bare = found, found.fn
+    def declare(fn: Callable[..., Any]) -> FunctionTool:
+        if isinstance(fn, Tool):
+            declaration, bare = fn, fn.fn
         else:
-            # The ledger calls what `outward` makes of it: `keyed` needs no parameter here.
+            # The ledger calls what `tool_calls` makes of it: `keyed` needs no parameter here.
             about = {"timeout": timeout, "retries": retries, "lands_within": lands_within, "fails": fails}
             declared = "idempotent" if kind == "keyed" else kind
-            said, bare = tool(found, kind=declared, probe=probe, **about), found
-            said.kind = kind_of(kind, probe) if kind == "keyed" else said.kind
-        made = function_tool(bare, failure_error_function=None, **options)
-        made.perdure_tool = said  # type: ignore[attr-defined]
-        return made
+            declaration, bare = tool(fn, kind=declared, probe=probe, **about), fn
+            declaration.kind = kind_of(kind, probe) if kind == "keyed" else declaration.kind
+        wrapper = function_tool(bare, failure_error_function=None, **options)
+        wrapper.perdure_tool = declaration  # type: ignore[attr-defined]
+        return wrapper
 
     return declare if fn is None else declare(fn)
 
 
 async def _opened(
-    session: PerdureSession, key: str, kinds: outward.Kinds | None, config: RunConfig | None
+    session: PerdureSession, key: str, kinds: tool_calls.Kinds | None, config: RunConfig | None
 ) -> _DurableRun:  # fmt: skip
     check_name(key, "key", KEY_MAX_CHARS - 40)
     return _DurableRun(await session.session(), session, key, kinds or {}, config or RunConfig())
@@ -153,7 +153,7 @@ class _DurableRun:
     """
 
     def __init__(
-        self, session: AsyncSession, owner: PerdureSession, key: str, kinds: outward.Kinds, config: RunConfig
+        self, session: AsyncSession, owner: PerdureSession, key: str, kinds: tool_calls.Kinds, config: RunConfig
     ) -> None:
         self.session = session
         self.owner = owner
@@ -185,51 +185,53 @@ class _DurableRun:
 
     # -- pauses ----------------------------------------------------------------------------------------------------
 
-    async def taken(self, input: Any) -> Any:  # noqa: A002 - the framework's word
+    async def resolve_input(self, input: Any) -> Any:  # noqa: A002 - the framework's word
         """The input of the run. A state is decisions about a pause: they are recorded, and the run begins anew with its input."""
-        kept = await self.session.get(self._name("pauses"), None) or {"input": None, "calls": {}}
-        self.decided = {key: each for key, each in kept["calls"].items() if each.get("verdict")}
+        pauses = await self.session.get(self._name("pauses"), None) or {"input": None, "calls": {}}
+        self.decided = {key: pause for key, pause in pauses["calls"].items() if pause.get("verdict")}
         self.input = input
         if isinstance(input, RunState):
-            if not kept["calls"]:
+            if not pauses["calls"]:
                 hint = "use the session and the key of the run that paused"
                 raise Invalid("no pause of this run is recorded", path="input", hint=hint)
-            self.input = kept["input"]
+            self.input = pauses["input"]
             self.decided = await self.owner.atomic(lambda tx: self._decide(tx, input))
         return self.input
 
     async def pause_known(self) -> None:
         """Pause at the calls that are known to need a person: a stream cannot be begun anew."""
         self.paused = {
-            each.key
-            for each in await self.session.effects(open=True)
-            if each.state is EffectState.IN_DOUBT and each.record.kind is ToolKind.UNSAFE
-            and each.key.startswith(self._name("call") + "/") and not self._is_approved(each)
+            effect.key
+            for effect in await self.session.effects(open=True)
+            if effect.state is EffectState.IN_DOUBT and effect.record.kind is ToolKind.UNSAFE
+            and effect.key.startswith(self._name("call") + "/") and not self._is_approved(effect)
         }  # fmt: skip
 
     def _decide(self, tx: Atomic, state: RunState[Any]) -> dict[str, dict[str, Any]]:
         """Record what a person decided about the calls of a pause."""
         session = tx.session(self.owner.session_id)
-        kept = session.get(self._name("pauses"))
+        pauses = session.get(self._name("pauses"))
         marks = state._context.tool_input if state._context is not None else None
         for item in state.get_interruptions():
             call = item.raw_item["call_id"] if isinstance(item.raw_item, dict) else item.raw_item.call_id
             about = {"tool_name": item.tool_name or "", "call_id": call, "existing_pending": item}
             approved = state._context.get_approval_status(**about) if state._context is not None else None
-            for key, each in kept["calls"].items():
+            for key, pause in pauses["calls"].items():
                 # A state of an earlier pause is over: its decisions were about an attempt before.
-                current = isinstance(marks, dict) and marks.get(key) == each["attempt"]
-                if each["call"] == call and approved is not None and current:
-                    said = None if approved or state._context is None else state._context.get_rejection_message(**about)
+                current = isinstance(marks, dict) and marks.get(key) == pause["attempt"]
+                if pause["call"] == call and approved is not None and current:
+                    text = None if approved or state._context is None else state._context.get_rejection_message(**about)
                     verdict = "approved" if approved else "rejected"
-                    each |= {"verdict": verdict, "message": said or REJECTED, "decided": each["attempt"]}
-        session.set(self._name("pauses"), kept)
-        return {key: each for key, each in kept["calls"].items() if each.get("verdict")}
+                    pause |= {"verdict": verdict, "message": text or REJECTED, "decided": pause["attempt"]}
+        session.set(self._name("pauses"), pauses)
+        return {key: pause for key, pause in pauses["calls"].items() if pause.get("verdict")}
 
     def _is_approved(self, effect: AsyncEffect) -> bool:
         """Whether a person said of this very attempt that it did not happen, and since its sender's end if it has ended."""
-        found = self.decided.get(effect.key, {})
-        return found.get("verdict") == "approved" and found["decided"] == doubting.attempt_in(effect.record)
+        decision = self.decided.get(effect.key, {})
+        return decision.get("verdict") == "approved" and decision["decided"] == doubt_questions.attempt_in(
+            effect.record
+        )
 
     def pause(self) -> None:
         """Go through the run once more, up to the calls that were found to be in doubt. Raises InDoubt if they were known."""
@@ -241,14 +243,16 @@ class _DurableRun:
 
     async def _note_pause(self, key: str, call_id: str) -> str:
         """Record that the run pauses at a call; gives the attempt that a decision would be about."""
-        found = {each.key: doubting.attempt_in(each.record) for each in await self.session.effects(open=True)}
-        attempt = found.get(key, "0")
+        attempts = {
+            effect.key: doubt_questions.attempt_in(effect.record) for effect in await self.session.effects(open=True)
+        }
+        attempt = attempts.get(key, "0")
 
         def note(tx: Atomic) -> None:
             session = tx.session(self.owner.session_id)
-            kept = session.get(self._name("pauses"), None) or {"input": storable(_plain(self.input)), "calls": {}}
-            calls = {**kept["calls"], key: {"call": call_id, "attempt": attempt}}
-            session.set(self._name("pauses"), {**kept, "calls": calls})
+            pauses = session.get(self._name("pauses"), None) or {"input": storable(_plain(self.input)), "calls": {}}
+            calls = {**pauses["calls"], key: {"call": call_id, "attempt": attempt}}
+            session.set(self._name("pauses"), {**pauses, "calls": calls})
 
         await self.owner.atomic(note)
         return attempt
@@ -257,45 +261,45 @@ class _DurableRun:
 
     def agent(self, agent: Agent[Any]) -> Agent[Any]:
         """An agent whose model and function tools are durable, and so are those of the agents that it hands off to."""
-        known = self._agents.get(id(agent))
-        if known is not None:
-            return known
-        made = agent.clone(
+        earlier = self._agents.get(id(agent))
+        if earlier is not None:
+            return earlier
+        clone = agent.clone(
             model=self.model(agent.model), model_settings=agent.model_settings, tools=self._tools(agent.tools)
         )
         if agent.mcp_servers:
-            get_mcp_tools = made.get_mcp_tools
+            get_mcp_tools = clone.get_mcp_tools
 
             async def ledgered(context: Any) -> list[Any]:
                 return self._tools(await get_mcp_tools(context))
 
-            made.get_mcp_tools = ledgered
-        self._agents[id(agent)] = made
-        made.handoffs = [self.agent(each) if isinstance(each, Agent) else each for each in agent.handoffs]
-        return made
+            clone.get_mcp_tools = ledgered
+        self._agents[id(agent)] = clone
+        clone.handoffs = [self.agent(handoff) if isinstance(handoff, Agent) else handoff for handoff in agent.handoffs]
+        return clone
 
     def model(self, model: str | Model | None) -> Model:
         """A model whose answers are kept."""
         return DurableModel(self.answer, model if isinstance(model, Model) else self.provider.get_model(model))
 
-    def _tools(self, found: list[Any]) -> list[Any]:
-        return [self._tool(each) if isinstance(each, FunctionTool) else each for each in found]
+    def _tools(self, tools: list[Any]) -> list[Any]:
+        return [self._tool(item) if isinstance(item, FunctionTool) else item for item in tools]
 
-    def _tool(self, found: FunctionTool) -> FunctionTool:
-        declared = outward.declared_as(found.name, getattr(found, "perdure_tool", None), self.kinds)
+    def _tool(self, original: FunctionTool) -> FunctionTool:
+        declared = tool_calls.declared_as(original.name, getattr(original, "perdure_tool", None), self.kinds)
 
         async def invoke(context: Any, arguments: str) -> Any:
-            call = Call(context.tool_call_id, found.name, arguments_of(arguments))
+            call = Call(context.tool_call_id, original.name, arguments_of(arguments))
             key = self._call_key(call.id)
             if self.decided.get(key, {}).get("verdict") == "rejected":
                 return self.decided[key]["message"]
 
             async def on() -> Any:
-                return _plain(await found.on_invoke_tool(context, arguments))
+                return _plain(await original.on_invoke_tool(context, arguments))
 
             async def act() -> Any:
-                sending = partial(outward.until_returned, on, in_thread=_is_in_thread(found))
-                return await outward.act(self.session, call, declared, sending, key=key)
+                sending = partial(tool_calls.until_returned, on, in_thread=_is_in_thread(original))
+                return await tool_calls.act(self.session, call, declared, sending, key=key)
 
             try:
                 return await self._act_as_approved(act, key)
@@ -307,19 +311,19 @@ class _DurableRun:
                 raise
 
         async def asks(context: Any, params: Any, call_id: str) -> bool:
-            key, own = self._call_key(call_id), found.needs_approval
-            given = key in self.paused
-            if not given and key not in self.decided:
-                given = own(context, params, call_id) if callable(own) else own
-                given = await given if inspect.isawaitable(given) else given
-            if given:
+            key, own = self._call_key(call_id), original.needs_approval
+            is_needed = key in self.paused
+            if not is_needed and key not in self.decided:
+                is_needed = own(context, params, call_id) if callable(own) else own
+                is_needed = await is_needed if inspect.isawaitable(is_needed) else is_needed
+            if is_needed:
                 marks = context.tool_input if isinstance(context.tool_input, _PauseMarks) else _PauseMarks()
                 context.tool_input = _PauseMarks({**marks, key: await self._note_pause(key, call_id)})
-            return bool(given)
+            return bool(is_needed)
 
         # A policy that is a function would also pause for arguments that are no JSON: only where one is needed.
-        needs = asks if self.paused or self.decided or found.needs_approval is not False else False
-        return dataclasses.replace(found, on_invoke_tool=invoke, needs_approval=needs)
+        needs = asks if self.paused or self.decided or original.needs_approval is not False else False
+        return dataclasses.replace(original, on_invoke_tool=invoke, needs_approval=needs)
 
     async def _act_as_approved(self, act: Callable[[], Awaitable[Any]], key: str) -> Any:
         """Act. A person who approves a call in doubt says that it did not happen; of this attempt, and of no later one.
@@ -348,14 +352,14 @@ class _DurableRun:
             return _RESPONSE.dump_python(await ask(), mode="json", exclude_unset=True)
 
         try:
-            kept = await self.session.ask_model(
+            record = await self.session.ask_model(
                 model, number, _digest(input), key=self._name("model", number), name="openai.model"
             )
         except KeyReused as error:
             error.hint = "the run was begun with other input: use a new key for a new request"
             raise
         self.answers = number + 1  # when it came: a framework that tries again asks for the same answer
-        response = _RESPONSE.validate_python(kept)
+        response = _RESPONSE.validate_python(record)
         items = response.to_input_items()
         await self.owner.atomic(lambda tx: self._say(tx, number, items, response))
         self.said += map(_bare, items)
@@ -390,9 +394,9 @@ class _PauseMarks(dict[str, str]):
     """The attempts that a pause is about, by the key of the call. It travels in the state, so that each state is used once."""
 
 
-def _is_in_thread(found: FunctionTool) -> bool:
+def _is_in_thread(original: FunctionTool) -> bool:
     """Whether the framework runs the tool's function in a thread: so it marks tools of sync functions."""
-    return getattr(found.on_invoke_tool, "__agents_sync_function_tool__", False)
+    return getattr(original.on_invoke_tool, "__agents_sync_function_tool__", False)
 
 
 def _is_answered(session: Session, item: Any) -> bool:
@@ -400,11 +404,11 @@ def _is_answered(session: Session, item: Any) -> bool:
     if not isinstance(item, dict) or item.get("type") != "function_call_output":
         return False
     message = parse(item)
-    given = session.result_of(message.call or "")
-    if given is None:
+    turn = session.result_of(message.call or "")
+    if turn is None:
         return False
-    if records_of(ITEMS, given) != [item]:
-        session.retract(given, because="as the framework words it")
+    if records_of(ITEMS, turn) != [item]:
+        session.retract(turn, because="as the framework words it")
         session.result(message.call or "", message.content, native=native_of(ITEMS, item, message))
     return True
 
@@ -413,13 +417,13 @@ def _bare(item: Any) -> Any:
     """An item without fields that say nothing: the framework writes them, or not, depending on where the item came from."""
     if isinstance(item, dict):
         return {name: _bare(value) for name, value in item.items() if value is not None}
-    return [_bare(each) for each in item] if isinstance(item, list) else item
+    return [_bare(part) for part in item] if isinstance(item, list) else item
 
 
 def _usage(response: ModelResponse) -> dict[str, Any]:
-    said = response.usage
+    usage = response.usage
     names = ("requests", "input_tokens", "output_tokens", "total_tokens")
-    return {name: getattr(said, name) for name in names if isinstance(getattr(said, name, None), int)}
+    return {name: getattr(usage, name) for name in names if isinstance(getattr(usage, name, None), int)}
 
 
 def _digest(input: Any) -> str:  # noqa: A002 - the framework's word
@@ -432,7 +436,7 @@ def _digest(input: Any) -> str:  # noqa: A002 - the framework's word
 def _plain(value: Any) -> Any:
     """A tool's output as the ledger keeps it."""
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_plain(part) for part in value]
     dump = getattr(value, "model_dump", None)
     return dump(mode="json", exclude_unset=True) if callable(dump) else value
 

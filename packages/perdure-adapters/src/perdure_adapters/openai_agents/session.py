@@ -18,8 +18,8 @@ from perdure.handles.aio.session import AsyncSession
 from perdure.handles.atomic import Atomic
 from perdure.handles.listing import aevery, every
 from perdure.model.records.conversation import Turn
-from perdure_adapters.conversing import keep, records_of, show
 from perdure_adapters.forms.openai_items import ITEMS
+from perdure_adapters.neutral_messages import keep, records_of, show
 from perdure_adapters.shared_store import SharedStore
 
 PAGE = 1_000
@@ -87,14 +87,14 @@ class PerdureSession:
         session = await self.session()
         page = await session.turns(last=limit)
         items = [records_of(ITEMS, turn) for turn in page]
-        if any(found is None or len(found) != 1 for found in items):
+        if any(records is None or len(records) != 1 for records in items):
             return None
 
         async def replace_suffix(start: int, output: list[Any]) -> bool:
             expected = [turn.seq for turn in page[start:]]
             return bool(expected) and await self.atomic(lambda tx: self._replace(tx, expected, output, prune_prefix))
 
-        return _CompactionSnapshot([found[0] for found in items if found], page.next is None, replace_suffix)
+        return _CompactionSnapshot([records[0] for records in items if records], page.next is None, replace_suffix)
 
     def _replace(
         self, tx: Atomic, expected: list[int], output: list[Any], is_expired: Callable[[Any], bool] | None
@@ -124,29 +124,29 @@ class PerdureSession:
 
     async def items_before(self, limit: int | None, before: int | None) -> list[Any]:
         """The newest items before an event; read in pages, so that a limit costs what it gives."""
-        wanted = resolve_session_limit(limit, self.session_settings)
-        if wanted == 0:
+        count = resolve_session_limit(limit, self.session_settings)
+        if count == 0:
             return []
         session = await self.session()
-        if wanted is None or wanted < 0:
-            found = [turn async for turn in aevery(session.turns, after=0) if before is None or turn.seq < before]
-            return show(ITEMS, found, whole=self._repair).records
-        found = await self._newest(session, wanted, before)
-        return show(ITEMS, found, whole=self._repair).records[-wanted:]
+        if count is None or count < 0:
+            turns = [turn async for turn in aevery(session.turns, after=0) if before is None or turn.seq < before]
+            return show(ITEMS, turns, completes=self._repair).records
+        turns = await self._newest(session, count, before)
+        return show(ITEMS, turns, completes=self._repair).records[-count:]
 
-    async def _newest(self, session: AsyncSession, wanted: int, before: int | None) -> list[Turn]:
+    async def _newest(self, session: AsyncSession, count: int, before: int | None) -> list[Turn]:
         """Back so far that there are enough items, and no result without its call."""
-        found: list[Turn] = []
-        shown, upto = 0, before
-        while shown < wanted:
-            page = await session.turns(last=min(wanted, PAGE)) if upto is None else await session.turns(
-                before=upto, limit=min(wanted, PAGE)
+        turns: list[Turn] = []
+        items, upto = 0, before
+        while items < count:
+            page = await session.turns(last=min(count, PAGE)) if upto is None else await session.turns(
+                before=upto, limit=min(count, PAGE)
             )  # fmt: skip
             if not page:
                 break
-            found, upto = [*page, *found], page[0].seq
-            shown += sum(len(records_of(ITEMS, turn) or ()) for turn in page)
-        return found
+            turns, upto = [*page, *turns], page[0].seq
+            items += sum(len(records_of(ITEMS, turn) or ()) for turn in page)
+        return turns
 
     def _keep(self, tx: Atomic, items: Sequence[Any]) -> None:
         session = tx.session(self.session_id)

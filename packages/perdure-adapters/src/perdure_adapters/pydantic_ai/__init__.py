@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perdure_adapters.needed import need
+from perdure_adapters.framework_versions import need
 
 need("pydantic-ai-slim", (2, 40), (3,), "pydantic-ai")
 

@@ -6,8 +6,8 @@
 A save is one commit: its turns, its places and its record, if the revision is still the expected one. Deleting a conversation
 retracts the turns that no other conversation reaches; retention empties them. Keeps P1, P5.
 
-A turn that another framework said is an entry, whose id is the turn's identity (`conversing`). Those that were said since the
-last save stand behind the record's head, and change its revision: a save that has not seen them is a conflict.
+A turn that another framework said is an entry, whose id is the turn's identity (`neutral_messages`). Those that were said since
+the last save stand behind the record's head, and change its revision: a save that has not seen them is a conflict.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from perdure.planes.conversation import emitted, sessions
 from perdure.planes.conversation import turns as conversation
 from perdure.runtime.callers import caller_of
 from perdure.stores.store import Reads
-from perdure_adapters.conversing import PART, identity_in, identity_of, is_own, keep, show, shown
 from perdure_adapters.forms.pydantic_messages import FORM, storable_json
+from perdure_adapters.neutral_messages import PART, identity_in, identity_of, is_own, keep, records_by_turn, show
 from perdure_adapters.shared_store import SharedStore
 
 RECORDS, ENTRIES = "pydantic-ai.records", "pydantic-ai.entries"
@@ -74,15 +74,15 @@ class PerdureConversationStore(ConversationStore):
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """The record of a conversation; None if it is not there."""
-        found = await (await self._opened.aio.scope(RECORDS)).get(conversation_id)
-        return _current(conversation_id, found, await caller_of(self._opened.aio).read(_said_last, conversation_id))
+        stored = await (await self._opened.aio.scope(RECORDS)).get(conversation_id)
+        return _current(conversation_id, stored, await caller_of(self._opened.aio).read(_said_last, conversation_id))
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         """The records that were saved here, newest first."""
         records = await self._opened.aio.scope(RECORDS)
-        found = [_saved(each.value) async for each in aevery(records.entries)]
-        found = [record for record in found if scope is None or record.scope == scope]
-        return sorted(found, key=lambda record: record.updated_at, reverse=True)[:limit]
+        conversations = [_saved(entry.value) async for entry in aevery(records.entries)]
+        conversations = [record for record in conversations if scope is None or record.scope == scope]
+        return sorted(conversations, key=lambda record: record.updated_at, reverse=True)[:limit]
 
     async def write_record(
         self,
@@ -92,9 +92,10 @@ class PerdureConversationStore(ConversationStore):
         expected_revision: str | None,
     ) -> None:
         """Write a record and its new entries: all or nothing, durable when it returns."""
-        kept = storable_json(_RECORD.dump_python(record, mode="json"))
-        entries = [(entry, _dumped(entry.message)) for entry in new_entries]
-        await self._changed(record.conversation_id, lambda tx: _write(tx, record, kept, entries, expected_revision))
+        body = storable_json(_RECORD.dump_python(record, mode="json"))
+        messages = ModelMessagesTypeAdapter.dump_python([entry.message for entry in new_entries], mode="json")
+        entries = list(zip(new_entries, messages, strict=True))
+        await self._changed(record.conversation_id, lambda tx: _write(tx, record, body, entries, expected_revision))
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         """Delete a record, and retract the entries that no other record reaches; retention empties their texts."""
@@ -115,24 +116,24 @@ class PerdureConversationStore(ConversationStore):
 
     async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
         """The entries up to one, in order, or the last `limit` of them: a page of turns at a time."""
-        found: list[ConversationEntry] = []
+        history: list[ConversationEntry] = []
         upto = head_id
-        while upto is not None and (limit is None or len(found) < limit):
+        while upto is not None and (limit is None or len(history) < limit):
             place = await self._place(upto)
             session = await self._opened.aio.session(place.session)
-            shown, is_whole = await _line(session, place.seq, upto, None if limit is None else limit - len(found))
-            first = shown[0].id
-            upto = (await self._place(first)).parent if is_whole else shown[0].before
-            befores = [upto, *(each.id for each in shown)]
-            found[:0] = [each.entry(before) for each, before in zip(shown, befores, strict=False)]
-        return found if limit is None else found[-limit:] if limit else []
+            messages, is_whole = await _line(session, place.seq, upto, None if limit is None else limit - len(history))
+            first = messages[0].id
+            upto = (await self._place(first)).parent if is_whole else messages[0].before
+            befores = [upto, *(message.id for message in messages)]
+            history[:0] = [message.entry(before) for message, before in zip(messages, befores, strict=False)]
+        return history if limit is None else history[-limit:] if limit else []
 
     async def _place(self, entry_id: str) -> _Place:
-        kept = await (await self._opened.aio.scope(ENTRIES)).get(entry_id)
-        found = await caller_of(self._opened.aio).read(_place_of, entry_id) if kept is None else _Place(*kept)
-        if found is None:
+        stored = await (await self._opened.aio.scope(ENTRIES)).get(entry_id)
+        place = await caller_of(self._opened.aio).read(_place_of, entry_id) if stored is None else _Place(*stored)
+        if place is None:
             raise MissingEntry(f"no entry {entry_id} is stored", path="entry")
-        return found
+        return place
 
     # -- for other code --------------------------------------------------------------------------------------------
 
@@ -173,7 +174,7 @@ def messages_of(turns: Sequence[Turn], *, provider: str | None = None) -> list[M
 def _write(
     tx: Atomic,
     record: ConversationRecord,
-    kept: Any,
+    body: Any,
     entries: list[tuple[ConversationEntry, Any]],
     expected: str | None,
 ) -> None:
@@ -196,49 +197,49 @@ def _write(
     tips = [tip for tip in (record.head_id, *record.branches) if tip is not None]
     newest = session.turns(last=1)
     about = {"revision": record.revision, "tips": tips, "homes": list(homes), "seen": newest[0].seq if newest else 0}
-    records.set(name, {"record": kept, **about})
+    records.set(name, {"record": body, **about})
 
 
 def _homes(records: Scope, session: str) -> list[str]:
     """The sessions in which the history of a conversation lies."""
-    found = records.get(session)
-    return [session, *(found["homes"] if found else ())]
+    stored = records.get(session)
+    return [session, *(stored["homes"] if stored else ())]
 
 
 def _expected(tx: Atomic, name: str, revision: str | None) -> Any:
     """The stored record of a conversation, if its revision is this one."""
-    found = tx.scope(RECORDS).get(name)
-    current = _current(name, found, tx.inside(_said_last, name))
+    stored = tx.scope(RECORDS).get(name)
+    current = _current(name, stored, tx.inside(_said_last, name))
     if (None if current is None else current.revision) != revision:
         raise ConversationConflict(name)
-    return found
+    return stored
 
 
 def _there(tx: Atomic, entry_id: str, conversation: str) -> _Place:
     """The place of an entry. That of another framework's turn is kept from now on: histories of ours begin behind it."""
     places = tx.scope(ENTRIES)
-    kept = places.get(entry_id)
-    if kept is not None:
-        return _Place(*kept)
-    found = tx.inside(_place_of, entry_id)
-    if found is None:
+    stored = places.get(entry_id)
+    if stored is not None:
+        return _Place(*stored)
+    place = tx.inside(_place_of, entry_id)
+    if place is None:
         raise ConversationConflict(conversation)
-    places.set(entry_id, list(found))
-    return found
+    places.set(entry_id, list(place))
+    return place
 
 
 def _delete(tx: Atomic, name: str, expected: str) -> None:
     records, places = tx.scope(RECORDS), tx.scope(ENTRIES)
-    gone = _expected(tx, name, expected)
+    deleted = _expected(tx, name, expected)
     records.unset(name)
-    remaining = [each.value for each in every(records.entries)]
-    for home in [name] if gone is None else gone["homes"]:
-        tips = [tip for each in remaining if home in each["homes"] for tip in each["tips"]]
-        kept = _reached(places, tips)
+    remaining = [entry.value for entry in every(records.entries)]
+    for home in [name] if deleted is None else deleted["homes"]:
+        tips = [tip for record in remaining if home in record["homes"] for tip in record["tips"]]
+        reached = _reached(places, tips)
         session = tx.session(home)
         turns = [*every(session.turns, after=0)]
-        last = max((turn.seq for turn in turns if _entry_of(turn) in kept), default=0)
-        doomed = [turn for turn in turns if _is_gone(turn, kept, last)]
+        last = max((turn.seq for turn in turns if _entry_of(turn) in reached), default=0)
+        doomed = [turn for turn in turns if _is_gone(turn, reached, last)]
         for turn in doomed:
             places.unset(_entry_of(turn))
         session.retract(*doomed, because=f"conversation {name} deleted")
@@ -246,14 +247,14 @@ def _delete(tx: Atomic, name: str, expected: str) -> None:
 
 def _reached(places: Scope, tips: Iterable[str]) -> set[str]:
     """The entries of the histories that end with these."""
-    found: set[str] = set()
+    entries: set[str] = set()
     for tip in tips:
         upto: str | None = tip
-        while upto is not None and upto not in found:
-            found.add(upto)
+        while upto is not None and upto not in entries:
+            entries.add(upto)
             place = places.get(upto)
             upto = None if place is None else place[2]
-    return found
+    return entries
 
 
 # -- turns and messages ------------------------------------------------------------------------------------------
@@ -272,20 +273,20 @@ class _Shown(NamedTuple):
         return ConversationEntry(id=self.id, parent_id=parent, message=message)
 
 
-def _shown(turns: Sequence[Turn]) -> list[_Shown]:
+def _messages(turns: Sequence[Turn]) -> list[_Shown]:
     """Turns as the framework's messages: its own under their entries' ids, those of others under their turns' identities."""
-    found: list[_Shown] = []
-    for turn, records in shown(FORM, turns, resumes=True):
+    messages: list[_Shown] = []
+    for turn, records in records_by_turn(FORM, turns, resumes=True):
         for part, record in enumerate(records or ()):
             entry = turn.key or "" if is_own(FORM, turn) and not part else identity_of(turn, part)
-            found.append(_Shown(entry, record, found[-1].id if found else None))
-    return found
+            messages.append(_Shown(entry, record, messages[-1].id if messages else None))
+    return messages
 
 
-async def _line(session: AsyncSession, seq: int, entry_id: str, wanted: int | None) -> tuple[list[_Shown], bool]:
+async def _line(session: AsyncSession, seq: int, entry_id: str, count: int | None) -> tuple[list[_Shown], bool]:
     """The messages of a line up to an entry: all of them, or more than are wanted; and whether these are all."""
     turns: list[Turn] = []
-    limit = PAGE_MAX_ROWS if wanted is None else min(PAGE_MAX_ROWS, 2 * wanted + 2)
+    limit = PAGE_MAX_ROWS if count is None else min(PAGE_MAX_ROWS, 2 * count + 2)
     while True:
         try:
             page = await session.line(turns[0] if turns else seq, limit=limit)
@@ -293,33 +294,36 @@ async def _line(session: AsyncSession, seq: int, entry_id: str, wanted: int | No
             raise MissingEntry(f"no entry {entry_id} is stored", path="entry") from error
         is_whole = len(page) < limit
         turns = [*page, *turns[1:]]
-        found = _shown(turns)
-        found = found[: 1 + max((at for at, each in enumerate(found) if each.id == entry_id), default=len(found))]
-        if is_whole or (wanted is not None and len(found) > wanted):
+        messages = _messages(turns)
+        last = max((at for at, message in enumerate(messages) if message.id == entry_id), default=len(messages))
+        messages = messages[: 1 + last]
+        if is_whole or (count is not None and len(messages) > count):
             return (
-                (found, True)
-                if is_whole and (wanted is None or len(found) <= wanted)
-                else (found[-(wanted or 0) :], False)
+                (messages, True)
+                if is_whole and (count is None or len(messages) <= count)
+                else (messages[-(count or 0) :], False)
             )
         limit = PAGE_MAX_ROWS
 
 
 def _said_last(reads: Reads, name: str) -> tuple[str, int, datetime] | None:
     """The entry of the last turn that another framework said in a session, its number and instant; None if ours is the last."""
-    found = sessions.find_session(reads, name)
+    session = sessions.find_session(reads, name)
     turns: list[Turn] = []
-    for page in _pages_back(reads, found[0]) if found is not None else ():
+    for page in _pages_back(reads, session[0]) if session is not None else ():
         turns = [*page, *turns]
-        last = next((turn for turn, records in reversed([*shown(FORM, turns, resumes=True)]) if records), None)
+        last = next(
+            (turn for turn, records in reversed([*records_by_turn(FORM, turns, resumes=True)]) if records), None
+        )
         if last is not None:
-            return None if is_own(FORM, last) else (_shown(turns)[-1].id, last.seq, last.at)
+            return None if is_own(FORM, last) else (_messages(turns)[-1].id, last.seq, last.at)
     return None
 
 
-def _current(name: str, found: Any, last: tuple[str, int, datetime] | None) -> ConversationRecord | None:
+def _current(name: str, stored: Any, last: tuple[str, int, datetime] | None) -> ConversationRecord | None:
     """The record of a conversation as it stands: what was saved, and behind it what other frameworks have said since."""
-    saved = None if found is None else _saved(found)
-    if last is None or (found is not None and last[1] <= found.get("seen", 0)):
+    saved = None if stored is None else _saved(stored)
+    if last is None or (stored is not None and last[1] <= stored.get("seen", 0)):
         return saved
     entry, seq, at = last
     if saved is None:
@@ -331,11 +335,11 @@ def _place_of(reads: Reads, entry_id: str) -> _Place | None:
     """The place of another framework's turn, and the entry of ours before it; None for any other entry."""
     identity = identity_in(entry_id)
     event = None if identity is None else emitted.referred(reads, Ref(identity.uid, identity.seq))
-    found = None if event is None else sessions.find_session(reads, event.session)
-    if identity is None or found is None:
+    session = None if event is None else sessions.find_session(reads, event.session)
+    if identity is None or session is None:
         return None
-    turns = (turn for page in _pages_back(reads, found[0], identity.seq) for turn in reversed(page))
-    return _Place(found[0].name, identity.seq, next((turn.key for turn in turns if is_own(FORM, turn)), None))
+    turns = (turn for page in _pages_back(reads, session[0], identity.seq) for turn in reversed(page))
+    return _Place(session[0].name, identity.seq, next((turn.key for turn in turns if is_own(FORM, turn)), None))
 
 
 def _pages_back(reads: Reads, stream: Stream, before: int | None = None) -> Iterator[Sequence[Turn]]:
@@ -349,9 +353,9 @@ def _pages_back(reads: Reads, stream: Stream, before: int | None = None) -> Iter
         page = conversation.turns(reads, stream, before=page[0].seq, limit=PAGE_MAX_ROWS)
 
 
-def _saved(found: Any) -> ConversationRecord:
-    kept = found["record"]
-    return _RECORD.validate_python(json.loads(kept) if isinstance(kept, bytes) else kept)
+def _saved(stored: Any) -> ConversationRecord:
+    record = stored["record"]
+    return _RECORD.validate_python(json.loads(record) if isinstance(record, bytes) else record)
 
 
 def _entry_of(turn: Turn) -> str:
@@ -362,11 +366,7 @@ def _entry_of(turn: Turn) -> str:
     return (turn.key or "").rpartition("/")[0] if is_part else identity_of(turn)
 
 
-def _is_gone(turn: Turn, kept: set[str], last: int) -> bool:
+def _is_gone(turn: Turn, reached: set[str], last: int) -> bool:
     """Whether no history reaches a turn. Those of other frameworks stay while an entry behind them does."""
     entry = _entry_of(turn)
-    return entry not in kept and (identity_in(entry) is None or turn.seq > last)
-
-
-def _dumped(message: ModelMessage) -> Any:
-    return ModelMessagesTypeAdapter.dump_python([message], mode="json")[0]
+    return entry not in reached and (identity_in(entry) is None or turn.seq > last)

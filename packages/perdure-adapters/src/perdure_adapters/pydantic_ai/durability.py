@@ -38,8 +38,8 @@ from perdure.model.limits import NAME_MAX_CHARS
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import ToolKind
 from perdure.model.values import digest
-from perdure.runtime import places
-from perdure_adapters import outward
+from perdure.runtime import current_branch
+from perdure_adapters import tool_calls
 from perdure_adapters.forms.pydantic_messages import storable_json
 
 METADATA = "perdure"  # the key of a tool's metadata that says its kind
@@ -100,7 +100,11 @@ class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
     )
 
     def __init__(
-        self, *, kinds: outward.Kinds | None = None, models: Mapping[str, Model] | None = None, name: str | None = None
+        self,
+        *,
+        kinds: tool_calls.Kinds | None = None,
+        models: Mapping[str, Model] | None = None,
+        name: str | None = None,
     ) -> None:
         super().__init__(models=models, name=name)
         self._kinds = dict(kinds or {})
@@ -113,7 +117,7 @@ class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
     @property
     def in_durable_context(self) -> bool:
         """Whether the running code belongs to a run, and is in none of its steps and tools."""
-        return _INSIDE.get() is not None and not places.is_inside_a_step()
+        return _INSIDE.get() is not None and not current_branch.is_inside_a_step()
 
     def get_durable_operation_backend(self) -> _Backend:
         """The road of operations into the run."""
@@ -138,7 +142,7 @@ class PerdureDurability(BaseDurabilityCapability[AgentDepsT]):
 class _Backend(JournalCallableOperationBackend[Declared]):
     """Operations of the framework as steps and effects."""
 
-    def __init__(self, agent_name: str, default_model_id: str | None, kinds: outward.Kinds) -> None:
+    def __init__(self, agent_name: str, default_model_id: str | None, kinds: tool_calls.Kinds) -> None:
         self._kinds = kinds
         reads = ToolKind.READ
         config = RoleBasedOperationConfig[Declared](
@@ -152,16 +156,16 @@ class _Backend(JournalCallableOperationBackend[Declared]):
             return ToolKind.READ
         if tool is None:
             return ToolKind.UNSAFE
-        said = (tool.tool_def.metadata or {}).get(METADATA)
-        said = said.get("kind") if isinstance(said, Mapping) else said
+        declaration = (tool.tool_def.metadata or {}).get(METADATA)
+        declaration = declaration.get("kind") if isinstance(declaration, Mapping) else declaration
         path = f"tool {tool_name}: metadata.{METADATA}"
-        if said is None:
-            return outward.declared_as(tool_name, _function_of(tool), self._kinds)
-        if isinstance(said, Tool):
-            return said
-        if not isinstance(said, str):
-            raise Invalid(f"expected a kind, got {said!r}", path=path, hint='metadata={"perdure": "read"}')
-        return kind_of(said)
+        if declaration is None:
+            return tool_calls.declared_as(tool_name, _function_of(tool), self._kinds)
+        if isinstance(declaration, Tool):
+            return declaration
+        if not isinstance(declaration, str):
+            raise Invalid(f"expected a kind, got {declaration!r}", path=path, hint='metadata={"perdure": "read"}')
+        return kind_of(declaration)
 
     async def execute(
         self,
@@ -174,20 +178,20 @@ class _Backend(JournalCallableOperationBackend[Declared]):
     ) -> object:
         """Do one operation at its place of the run, or give what it gave."""
         inside = _INSIDE.get()
-        if inside is None or places.is_inside_a_step():
+        if inside is None or current_branch.is_inside_a_step():
             return await body()
 
-        async def kept() -> Any:
+        async def storable_body() -> Any:
             return storable_json(await body())
 
-        context = next((each for each in cache_key if isinstance(each, RunContext)), None)
+        context = next((part for part in cache_key if isinstance(part, RunContext)), None)
         agent_run = (context.run_id if context is not None else None) or ""
         if isinstance(operation_id, ToolsetCallToolId):
-            given = await self._call(inside, agent_run, context, cache_key, config, kept)
+            answer = await self._call(inside, agent_run, context, cache_key, config, storable_body)
         else:
-            kept.__name__ = kept.__qualname__ = _short(name)
-            given = await inside.branch(f"{agent_run} {name}").step(kept)
-        return json.loads(given) if isinstance(given, bytes) else given
+            storable_body.__name__ = storable_body.__qualname__ = _short(name)
+            answer = await inside.branch(f"{agent_run} {name}").step(storable_body)
+        return json.loads(answer) if isinstance(answer, bytes) else answer
 
     async def _call(
         self, inside: _Inside, agent_run: str, context: Any, cache_key: tuple[Any, ...], declared: Declared, invoke: Any
@@ -195,14 +199,15 @@ class _Backend(JournalCallableOperationBackend[Declared]):
         tool_name, arguments = cache_key[0], cache_key[1]
         call = Call(context.tool_call_id or "", tool_name, _plain(arguments))
         branch = inside.branch(f"{agent_run} {call.id}")
-        if outward.reads_only(declared):
+        if tool_calls.reads_only(declared):
             invoke.__name__ = invoke.__qualname__ = _short(tool_name)
             return await branch.step(invoke)
 
         async def bare() -> Any:
             return _bare(await invoke())
 
-        return _wrapped(await branch.act(outward.made_for(call, declared, bare), call.args))
+        result = await branch.act(tool_calls.made_for(call, declared, bare), call.args)
+        return result[ENVELOPE] if _is_enveloped(result) else {"kind": "tool_return", "result": result}
 
 
 def _function_of(tool: Any) -> Any:
@@ -212,11 +217,11 @@ def _function_of(tool: Any) -> Any:
 
 def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Validated arguments as the ledger keeps them: models and dates as JSON, other objects by their type."""
-    made = to_jsonable_python(
+    encoded = to_jsonable_python(
         dict(arguments), bytes_mode="base64", inf_nan_mode="strings", fallback=lambda value: type(value).__qualname__
     )
-    kept = storable_json(made)
-    return kept if isinstance(kept, dict) else {"json": kept}
+    plain = storable_json(encoded)
+    return plain if isinstance(plain, dict) else {"json": plain}
 
 
 def _bare(payload: Any) -> Any:
@@ -227,10 +232,6 @@ def _bare(payload: Any) -> Any:
         if not isinstance(result, bytes) and not _is_enveloped(result):
             return result
     return {ENVELOPE: payload}
-
-
-def _wrapped(kept: Any) -> Any:
-    return kept[ENVELOPE] if _is_enveloped(kept) else {"kind": "tool_return", "result": kept}
 
 
 def _is_enveloped(value: Any) -> bool:

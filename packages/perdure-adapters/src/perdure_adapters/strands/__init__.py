@@ -5,7 +5,7 @@ agent = Agent(tools=[…], session_manager=PerdureSessionManager("order-7", "sql
 
 from __future__ import annotations
 
-from perdure_adapters.needed import need
+from perdure_adapters.framework_versions import need
 
 need("strands-agents", (1, 50), (2,), "strands")
 

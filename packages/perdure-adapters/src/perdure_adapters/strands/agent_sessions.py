@@ -8,7 +8,7 @@ from strands.hooks import HookRegistry  # pyright: ignore[reportMissingImports]
 from strands.session.repository_session_manager import RepositorySessionManager  # pyright: ignore[reportMissingImports]
 from strands.types.session import SessionAgent  # pyright: ignore[reportMissingImports]
 
-from perdure_adapters import outward
+from perdure_adapters import tool_calls
 from perdure_adapters.strands.hooks import PerdureHooks
 from perdure_adapters.strands.repository import PerdureSessionRepository
 
@@ -20,7 +20,7 @@ class PerdureSessionManager(RepositorySessionManager):
     call it with no prompt: it goes on where it was. A session that another framework began is continued.
     """
 
-    def __init__(self, session_id: str, store: Any, *, kinds: outward.Kinds | None = None, **options: Any) -> None:
+    def __init__(self, session_id: str, store: Any, *, kinds: tool_calls.Kinds | None = None, **options: Any) -> None:
         repository = PerdureSessionRepository(store)
         super().__init__(session_id, repository, **options)
         self._is_new_session = False  # also a new session of the framework may have turns of another one

@@ -32,14 +32,14 @@ from strands.hooks import (  # pyright: ignore[reportMissingImports]
 from strands.types._events import ToolInterruptEvent, ToolResultEvent  # pyright: ignore[reportMissingImports]
 from strands.types.tools import AgentTool  # pyright: ignore[reportMissingImports]
 
-from perdure.effects.intents import key_of_call
 from perdure.errors import Conflict, Failed, InDoubt, Refused, Waiting
 from perdure.handles.aio.session import AsyncSession
 from perdure.model.ids import new_uid
 from perdure.model.records.conversation import Call
-from perdure_adapters import doubting, outward
-from perdure_adapters.conversing import arguments_of
+from perdure.model.records.effects import key_of_call
+from perdure_adapters import doubt_questions, tool_calls
 from perdure_adapters.forms.strands_messages import blocks_of, content_of
+from perdure_adapters.neutral_messages import arguments_of
 from perdure_adapters.shared_store import SharedStore
 from perdure_adapters.strands.repository import PerdureSessionRepository, conversation_of
 
@@ -57,7 +57,7 @@ class PerdureHooks(HookProvider):
     is unsafe: after a crash inside it, or an exception, the agent stops with an interrupt until a person says what happened.
     """
 
-    def __init__(self, store: Any, *, kinds: outward.Kinds | None = None) -> None:
+    def __init__(self, store: Any, *, kinds: tool_calls.Kinds | None = None) -> None:
         self._shared = SharedStore(store)
         self._kinds = dict(kinds or {})
 
@@ -73,12 +73,12 @@ class PerdureHooks(HookProvider):
 
     def answer_again(self, event: BeforeInvocationEvent) -> None:
         """Let a message that is sent again be followed by the stored answer: the framework then carries out its calls."""
-        said = event.messages or []
-        if len(said) != 1 or _repository_of(event.agent) is None:
+        messages = event.messages or []
+        if len(messages) != 1 or _repository_of(event.agent) is None:
             return
-        answer = answer_in(event.agent.messages, said[0])
+        answer = answer_in(event.agent.messages, messages[0])
         if answer is not None:
-            event.messages = [*said, answer]
+            event.messages = [*messages, answer]
 
     async def tell_results(self, event: MessageAddedEvent) -> None:
         """Put the ledger's results into the message by which the framework answers calls that were cut off."""
@@ -96,8 +96,8 @@ class PerdureHooks(HookProvider):
         tool = event.selected_tool
         if tool is None or event.cancel_tool or isinstance(tool, LedgeredTool) or tool.tool_type in PURE:
             return
-        declared = outward.declared_as(tool.tool_name, getattr(tool, "_tool_func", None), self._kinds)
-        if outward.reads_only(declared):
+        declared = tool_calls.declared_as(tool.tool_name, getattr(tool, "_tool_func", None), self._kinds)
+        if tool_calls.reads_only(declared):
             return
         if _repository_of(event.agent) is None:
             raise Refused(
@@ -111,8 +111,8 @@ class PerdureHooks(HookProvider):
 
 
 def _repository_of(agent: Any) -> PerdureSessionRepository | None:
-    found = getattr(getattr(agent, "_session_manager", None), "session_repository", None)
-    return found if isinstance(found, PerdureSessionRepository) else None
+    repository = getattr(getattr(agent, "_session_manager", None), "session_repository", None)
+    return repository if isinstance(repository, PerdureSessionRepository) else None
 
 
 class LedgeredTool(AgentTool):
@@ -188,8 +188,8 @@ class _OneCall:
                 return self._result(await self._act())
             except Failed as no:
                 return ToolResultEvent(self._wrapped("error", [{"text": f"Error: {no}"}]), exception=no)
-            except outward.ToolPaused:
-                await doubting.let_go(self._tool._session, self._call, self._key)
+            except tool_calls.ToolPaused:
+                await doubt_questions.let_go(self._tool._session, self._call, self._key)
                 return self._paused.pop()
             except (InDoubt, Waiting) as doubt:
                 await self._ask(doubt)
@@ -197,48 +197,48 @@ class _OneCall:
     async def _act(self) -> Any:
         session, call, declared = self._tool._session, self._call, self._tool._declared
         if self._key is None:
-            return await outward.act(session, call, declared, self._invoke)
-        return await session.act(outward.made_for(call, declared, self._invoke), call.args, key=self._key)
+            return await tool_calls.act(session, call, declared, self._invoke)
+        return await session.act(tool_calls.made_for(call, declared, self._invoke), call.args, key=self._key)
 
     async def _ask(self, doubt: InDoubt | Waiting) -> None:
         """Interrupt the agent, or take the answer that a person gave about this attempt; the framework keeps answers by name."""
-        about = await doubting.attempt_of(self._tool._shared.aio, doubt)
+        about = await doubt_questions.attempt_of(self._tool._shared.aio, doubt)
         self._asked[about] += 1
         name = f"perdure.doubt.{about}.{self._asked[about]}"
-        answer = self._tool._event.interrupt(name, reason=doubting.question(self._call, doubt))
-        verdict = doubting.verdict_of(answer)
+        answer = self._tool._event.interrupt(name, reason=doubt_questions.question(self._call, doubt))
+        verdict = doubt_questions.verdict_of(answer)
         if verdict is not None and "effect" in doubt.facts:
             with suppress(Conflict):  # somebody else settled it, or its sender lives: the next look says so
-                await doubting.settle(self._tool._shared.aio, doubt, verdict)
+                await doubt_questions.settle(self._tool._shared.aio, doubt, verdict)
 
     async def _invoke(self) -> Any:
         """Run the tool; the framework runs a sync function in a thread."""
-        return await outward.until_returned(self._run, in_thread=not _is_async(self._tool._inner))
+        return await tool_calls.until_returned(self._run, in_thread=not _is_async(self._tool._inner))
 
     async def _run(self) -> Any:
         last: Any = None
         async for event in self._stream():
             if isinstance(event, ToolInterruptEvent):
                 self._paused.append(event)
-                raise outward.ToolPaused
+                raise tool_calls.ToolPaused
             if isinstance(event, ToolResultEvent):
                 if event.exception is not None:
                     raise event.exception
-                return _kept(event.tool_result)
+                return _ledger_result(event.tool_result)
             self._emit(event)
             last = event
-        return _kept(last)
+        return _ledger_result(last)
 
-    def _result(self, kept: Any) -> Any:
-        if isinstance(kept, dict) and kept.keys() == {"status", "content"}:
-            return ToolResultEvent(self._wrapped(kept["status"], kept["content"]))
-        return ToolResultEvent(self._wrapped("success", blocks_of(kept)))
+    def _result(self, value: Any) -> Any:
+        if isinstance(value, dict) and value.keys() == {"status", "content"}:
+            return ToolResultEvent(self._wrapped(value["status"], value["content"]))
+        return ToolResultEvent(self._wrapped("success", blocks_of(value)))
 
     def _wrapped(self, status: str, content: list[Any]) -> Any:
         return {"toolUseId": self._tool_use["toolUseId"], "status": status, "content": content}
 
 
-def _kept(result: Any) -> Any:
+def _ledger_result(result: Any) -> Any:
     """A result as the ledger keeps it: its content, as a person or a probe would say it; whole where that says less."""
     if not isinstance(result, dict) or not isinstance(result.get("content"), list):
         return result
@@ -265,31 +265,33 @@ def _is_invalid(tool: Any, tool_use: Any) -> bool:
     return False
 
 
-def answer_in(messages: Iterable[Any], said: Any) -> Any:
+def answer_in(messages: Iterable[Any], repeated: Any) -> Any:
     """The newest answer, with the calls of it that were cut off, if the message that led to it is said again; else None.
 
     A process may have died when the message was there again and the answer was not. The calls get ids of their own: they are
     other calls in the conversation, and `key_in` says which they repeat.
     """
-    found = list(messages)
-    while found and _is_same(found[-1], said):
-        found.pop()
-    if len(found) < 3 or found[-2]["role"] != "assistant":
+    history = list(messages)
+    while history and _is_same(history[-1], repeated):
+        history.pop()
+    if len(history) < 3 or history[-2]["role"] != "assistant":
         return None
-    *before, answer, results = found
-    asked = next((each for each in reversed(before) if each["role"] == "user" and not _results_in(each)), None)
-    left = {each["toolUseId"] for each in _results_in(results) if _is_cut_off(each)}
-    if not left or asked is None or not _is_same(asked, said):
+    *before, answer, results = history
+    question = next(
+        (message for message in reversed(before) if message["role"] == "user" and not _results_in(message)), None
+    )
+    cut_off = {result["toolUseId"] for result in _results_in(results) if _is_cut_off(result)}
+    if not cut_off or question is None or not _is_same(question, repeated):
         return None
     content = [
         block if "toolUse" not in block else {"toolUse": {**block["toolUse"], "toolUseId": f"tooluse_{new_uid().hex()}"}}
-        for block in answer["content"] if "toolUse" not in block or block["toolUse"]["toolUseId"] in left
+        for block in answer["content"] if "toolUse" not in block or block["toolUse"]["toolUseId"] in cut_off
     ]  # fmt: skip
     return {"role": "assistant", "content": content}
 
 
-def _is_same(message: Any, said: Any) -> bool:
-    return message["role"] == said["role"] == "user" and message["content"] == said["content"]
+def _is_same(message: Any, other: Any) -> bool:
+    return message["role"] == other["role"] == "user" and message["content"] == other["content"]
 
 
 def _results_in(message: Any) -> list[Any]:
@@ -303,20 +305,20 @@ def key_in(messages: Iterable[Any], call: Call) -> str | None:
     tool and input takes it.
     """
     keys: dict[str, str] = {}
-    left: list[str] = []
+    open_keys: list[str] = []
     for message in messages:
-        before = list(left)
+        before = list(open_keys)
         for use in (block["toolUse"] for block in message["content"] if "toolUse" in block):
             if use["name"] != call.tool or arguments_of(use.get("input")) != call.args:
                 continue
-            taken = before.pop(0) if before else None
-            if taken is not None:
-                left.remove(taken)
-            keys[use["toolUseId"]] = taken or key_of_call(use["toolUseId"])
-        results = [each for each in _results_in(message) if each["toolUseId"] in keys]
-        left += [keys[each["toolUseId"]] for each in results if _is_cut_off(each)]
-    found = keys.get(call.id)
-    return None if found == key_of_call(call.id) else found
+            earlier_key = before.pop(0) if before else None
+            if earlier_key is not None:
+                open_keys.remove(earlier_key)
+            keys[use["toolUseId"]] = earlier_key or key_of_call(use["toolUseId"])
+        results = [result for result in _results_in(message) if result["toolUseId"] in keys]
+        open_keys += [keys[result["toolUseId"]] for result in results if _is_cut_off(result)]
+    key = keys.get(call.id)
+    return None if key == key_of_call(call.id) else key
 
 
 def _is_cut_off(result: Any) -> bool:

@@ -23,8 +23,8 @@ from perdure.handles.listing import every
 from perdure.model.limits import NAME_MAX_CHARS, check_name
 from perdure.model.records.conversation import Role, Turn
 from perdure.model.values import to_plain
-from perdure_adapters.conversing import is_own, keep, records_of
 from perdure_adapters.forms.strands_messages import ENVELOPE, FORM, merged
+from perdure_adapters.neutral_messages import is_own, keep, records_of
 from perdure_adapters.shared_store import SharedStore
 
 DEFAULT_AGENT = "default"
@@ -82,8 +82,8 @@ class PerdureSessionRepository(SessionRepository):
 
     def read_session(self, session_id: str, **_options: Any) -> Session | None:
         """A session; None if there is none."""
-        found = self._record(session_id, "session")
-        return None if found is None else Session.from_dict(found)
+        record = self._record(session_id, "session")
+        return None if record is None else Session.from_dict(record)
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **_options: Any) -> None:
         """Create an agent. Raises SessionException if there is one, or no session."""
@@ -91,8 +91,8 @@ class PerdureSessionRepository(SessionRepository):
 
     def read_agent(self, session_id: str, agent_id: str, **_options: Any) -> SessionAgent | None:
         """An agent; None if there is none."""
-        found = self._record(session_id, f"agent/{agent_id}")
-        return None if found is None else SessionAgent.from_dict(found)
+        record = self._record(session_id, f"agent/{agent_id}")
+        return None if record is None else SessionAgent.from_dict(record)
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **_options: Any) -> None:
         """Update an agent; the instant of its creation stays. Raises SessionException if there is none."""
@@ -121,8 +121,8 @@ class PerdureSessionRepository(SessionRepository):
         """A message by its number; None if there is none."""
         if self.read_agent(session_id, agent_id) is None:
             return None
-        found = self._shared.sync.session(conversation_of(session_id, agent_id)).said(_key(message_id))
-        return None if found is None else _message_of(found)
+        turn = self._shared.sync.session(conversation_of(session_id, agent_id)).said(_key(message_id))
+        return None if turn is None else _message_of(turn)
 
     def update_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **_options: Any) -> None:
         """Replace a message, as a guardrail does: the turn is retracted, and the new one takes its number."""
@@ -147,8 +147,8 @@ class PerdureSessionRepository(SessionRepository):
         if self.read_agent(session_id, agent_id) is None:
             return []
         session = self._shared.sync.session(conversation_of(session_id, agent_id))
-        found = shown([*every(session.turns, after=0)])
-        return found[offset:] if limit is None else found[offset : offset + limit]
+        messages = messages_of([*every(session.turns, after=0)])
+        return messages[offset:] if limit is None else messages[offset : offset + limit]
 
     def has_turns(self, session_id: str, agent_id: str) -> bool:
         """Whether something was said in the conversation of an agent, by whichever framework."""
@@ -162,8 +162,8 @@ class PerdureSessionRepository(SessionRepository):
 
     def read_multi_agent(self, session_id: str, multi_agent_id: str, **_options: Any) -> dict[str, Any] | None:
         """The state of a graph or swarm; None if there is none."""
-        found = self._record(session_id, f"multi_agent/{multi_agent_id}")
-        return None if found is None else decode_bytes_values(found)
+        record = self._record(session_id, f"multi_agent/{multi_agent_id}")
+        return None if record is None else decode_bytes_values(record)
 
     def update_multi_agent(self, session_id: str, multi_agent: Any, **_options: Any) -> None:
         """Keep the newer state of a graph or swarm. Raises SessionException if there was none."""
@@ -224,12 +224,12 @@ def _key(message_id: int) -> str:
     return f"strands/{message_id}"
 
 
-def _record_of(found: SessionMessage) -> Any:
+def _record_of(message: SessionMessage) -> Any:
     """A message as a record: what counts of it, and around it what the framework keeps besides."""
-    about = {"message_id": found.message_id, "created_at": found.created_at, "updated_at": found.updated_at}
-    if found.redact_message is not None:
-        about["redacted"] = found.message
-    record = {**found.to_message(), ENVELOPE: about}
+    about = {"message_id": message.message_id, "created_at": message.created_at, "updated_at": message.updated_at}
+    if message.redact_message is not None:
+        about["redacted"] = message.message
+    record = {**message.to_message(), ENVELOPE: about}
     try:
         to_plain(record, "message")
     except TooLarge:
@@ -242,12 +242,12 @@ def _record_of(found: SessionMessage) -> Any:
 def _message_of(turn: Turn) -> SessionMessage:
     """The framework's message of one of its own turns."""
     [record] = records_of(FORM, turn) or [{}]
-    found = decode_bytes_values(record)
-    about = found.pop(ENVELOPE)
+    message = decode_bytes_values(record)
+    about = message.pop(ENVELOPE)
     redacted = about.pop("redacted", None)
     if redacted is None:
-        return SessionMessage(message=found, **about)
-    return SessionMessage(message=redacted, redact_message=found, **about)
+        return SessionMessage(message=message, **about)
+    return SessionMessage(message=redacted, redact_message=message, **about)
 
 
 class _Placed(NamedTuple):
@@ -259,17 +259,17 @@ class _Placed(NamedTuple):
     is_own: bool
 
 
-def shown(turns: list[Turn]) -> list[SessionMessage]:
+def messages_of(turns: list[Turn]) -> list[SessionMessage]:
     """Turns as the framework's messages, in its order: by number, so that a replaced message stays where it was."""
     own_calls = {call.id for turn in turns if is_own(FORM, turn) for call in turn.calls}
-    given = {turn.call: turn for turn in turns if not is_own(FORM, turn) and turn.call in own_calls}
-    placed = sorted(_placed(turns, own_calls), key=lambda each: (each.number, not each.is_own, each.seq))
-    found: list[SessionMessage] = []
-    for at, each in enumerate(placed):
-        found.append(each.message)
+    results = {turn.call: turn for turn in turns if not is_own(FORM, turn) and turn.call in own_calls}
+    placed = sorted(_placed(turns, own_calls), key=lambda entry: (entry.number, not entry.is_own, entry.seq))
+    messages: list[SessionMessage] = []
+    for at, entry in enumerate(placed):
+        messages.append(entry.message)
         if at + 1 < len(placed):
-            found += _lost_results(each, placed[at + 1].message, given)
-    return found
+            messages += _lost_results(entry, placed[at + 1].message, results)
+    return messages
 
 
 def _placed(turns: list[Turn], own_calls: set[str]) -> Iterator[_Placed]:
@@ -294,11 +294,11 @@ def _joined(foreign: list[Turn], last: int) -> Iterator[_Placed]:
         yield _Placed(last, foreign[0].seq + at, message, is_own=False)
 
 
-def _lost_results(each: _Placed, after: SessionMessage, given: dict[str, Turn]) -> Iterator[SessionMessage]:
+def _lost_results(entry: _Placed, after: SessionMessage, results: dict[str, Turn]) -> Iterator[SessionMessage]:
     """The results that the ledger has of a message's calls, if the conversation went on without the framework's own."""
-    calls = [block["toolUse"]["toolUseId"] for block in each.message.to_message()["content"] if "toolUse" in block]
-    if not each.is_own or any("toolResult" in block for block in after.to_message()["content"]):
+    calls = [block["toolUse"]["toolUseId"] for block in entry.message.to_message()["content"] if "toolUse" in block]
+    if not entry.is_own or any("toolResult" in block for block in after.to_message()["content"]):
         return
-    records = [record for call in calls if call in given for record in records_of(FORM, given[call]) or ()]
+    records = [record for call in calls if call in results for record in records_of(FORM, results[call]) or ()]
     for record in merged(records):
-        yield SessionMessage(message=record, message_id=each.number)
+        yield SessionMessage(message=record, message_id=entry.number)

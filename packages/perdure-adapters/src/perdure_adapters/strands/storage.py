@@ -37,30 +37,30 @@ class PerdureStorage:
 
     async def write(self, key: str, data: bytes) -> None:
         """Store data under a key; the version before stays in the log. Raises StorageError for a key that cannot be kept."""
-        found = _normalize_key(key)
+        name = _normalize_key(key)
         try:
-            await (await self._values()).set(self._prefix + found, bytes(data))
+            await (await self._values()).set(self._prefix + name, bytes(data))
         except Invalid as error:
             raise StorageError(f"Failed to write '{key}': {error}") from error
         if self._search_strategy is not None:
             try:
-                await self._search_strategy.index(self, found, data)
+                await self._search_strategy.index(self, name, data)
             except Exception as error:
                 raise StorageError(f"Wrote '{key}' but indexing failed") from error
 
     async def read(self, key: str) -> bytes | None:
         """The bytes of a key; None if it is not there."""
-        found = _normalize_key(key)
+        name = _normalize_key(key)
         try:
-            return await (await self._values()).get(self._prefix + found)
+            return await (await self._values()).get(self._prefix + name)
         except Invalid as error:
             raise StorageError(f"Failed to read '{key}': {error}") from error
 
     async def delete(self, key: str) -> None:
         """Let a key go. Idempotent."""
-        found = _normalize_key(key)
+        name = _normalize_key(key)
         try:
-            await (await self._values()).unset(self._prefix + found)
+            await (await self._values()).unset(self._prefix + name)
         except Invalid as error:
             raise StorageError(f"Failed to delete '{key}': {error}") from error
 
@@ -68,8 +68,8 @@ class PerdureStorage:
         """The keys that begin with a text, sorted."""
         prefix = self._prefix + _normalize_prefix(query)
         values = await self._values()
-        found = [each.name async for each in aevery(values.entries, prefix=prefix or None)]
-        return sorted(name.removeprefix(self._prefix) for name in found)
+        names = [entry.name async for entry in aevery(values.entries, prefix=prefix or None)]
+        return sorted(name.removeprefix(self._prefix) for name in names)
 
     async def search(self, query: str) -> builtins.list[StorageSearchResult]:
         """The entries that answer a query, the best first, by the search strategy."""
@@ -77,9 +77,9 @@ class PerdureStorage:
 
     def namespace(self, prefix: str) -> PerdureStorage:
         """The entries below a prefix, as a storage of their own, of the same class and on the same store."""
-        found = _normalize_prefix(prefix).rstrip("/")
+        name = _normalize_prefix(prefix).rstrip("/")
         scoped = copy.copy(self)
-        scoped._prefix = f"{self._prefix}{found}/" if found else self._prefix
+        scoped._prefix = f"{self._prefix}{name}/" if name else self._prefix
         scoped._namespaced = _NAMESPACED  # type: ignore[attr-defined]
         return scoped
 
@@ -96,5 +96,5 @@ class PerdureStorage:
 
     def _clear(self, tx: Atomic) -> None:
         values = tx.scope(SCOPE)
-        for each in [*every(values.entries, prefix=self._prefix or None)]:
-            values.unset(each.name)
+        for entry in [*every(values.entries, prefix=self._prefix or None)]:
+            values.unset(entry.name)

@@ -84,7 +84,7 @@ def drop_barrier() -> None:
 
     async def act(self: Any) -> Any:
         self._call = Call(self._call.id, "charge", dict(self._context.arguments))
-        made = middleware.outward.made_for(self._call, self._declared, self._invoke)
+        made = middleware.tool_calls.made_for(self._call, self._declared, self._invoke)
         return await self._session.act(made, self._call.args, key=self._call.id)
 
     middleware.StoredConversation.find = lambda self, call_id, name: middleware.StoredCall(0, Call(call_id, name, {}))

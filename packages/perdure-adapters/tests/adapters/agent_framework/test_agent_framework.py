@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 import perdure
+from installed import stores_here
 from perdure.model.records.conversation import Call
-from perdure_adapters.conversing import FORMS, Message, keep, show
 from perdure_adapters.forms.agent_framework_messages import FORM
 from perdure_adapters.forms.openai_items import ITEMS
+from perdure_adapters.neutral_messages import FORMS, Message, keep, show
 
 pytest.importorskip(
     "agent_framework",
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 PNG = b"\x89PNG\x00\x01"
 
 
-@pytest.fixture(params=["sqlite", "files"])
+@pytest.fixture(params=stores_here("sqlite", "files"))
 def store(request: Any, tmp_path: Path) -> Any:
     with perdure.open(f"{request.param}:///{tmp_path}/agent.db") as opened:
         yield opened

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import perdure
+from installed import stores_here
 
 pytest.importorskip(
     "agent_framework",
@@ -42,7 +43,7 @@ from perdure_adapters.agent_framework import PerdureCheckpointStorage
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 
-@pytest.fixture(params=["sqlite", "files"])
+@pytest.fixture(params=stores_here("sqlite", "files"))
 def store(request: Any, tmp_path: Path) -> Any:
     with perdure.open(f"{request.param}:///{tmp_path}/agent.db") as opened:
         yield opened

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import perdure
+from installed import stores_here
 
 pytest.importorskip(
     "google.adk", reason="Google ADK is not here: pip install 'perdure[google-adk]'", exc_type=ImportError
@@ -22,7 +23,6 @@ from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.genai import types
 
 from perdure.model.records.conversation import Call
-from perdure_adapters.conversing import Message
 from perdure_adapters.forms.adk_events import FORM
 from perdure_adapters.google_adk import (
     PerdureArtifactService,
@@ -31,11 +31,12 @@ from perdure_adapters.google_adk import (
     PerdureSessionService,
 )
 from perdure_adapters.google_adk.plugin import answer_among, key_among
+from perdure_adapters.neutral_messages import Message
 
 WHO = {"app_name": "shop", "user_id": "alice"}
 
 
-@pytest.fixture(params=["stock", "sqlite", "files"])
+@pytest.fixture(params=stores_here("stock", "sqlite", "files"))
 def service(request: Any, tmp_path: Any) -> Any:
     if request.param == "stock":
         yield InMemorySessionService()
@@ -550,7 +551,7 @@ def test_a_call_without_a_response_is_taken_once() -> None:
 # -- memories, artifacts, other frameworks -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "files"])
+@pytest.mark.parametrize("kind", stores_here("sqlite", "files"))
 def test_memories_are_found_once_and_a_deleted_one_stays_away(tmp_path: Any, kind: str) -> None:
     async def main() -> None:
         memory = PerdureMemoryService(f"{kind}:///{tmp_path}/agent.db")
@@ -574,7 +575,7 @@ def test_memories_are_found_once_and_a_deleted_one_stays_away(tmp_path: Any, kin
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "files"])
+@pytest.mark.parametrize("kind", stores_here("sqlite", "files"))
 def test_artifacts_have_versions(tmp_path: Any, kind: str) -> None:
     from google.adk.errors.input_validation_error import InputValidationError
 
@@ -607,7 +608,7 @@ HOSTILE = ["../escape.txt", "user:../escape.txt", "/etc/passwd", "C:\\x.txt", ".
            "a/b", "user:/root", "..\\..\\x", "line\nbreak", "versions/0", "~"]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "files"])
+@pytest.mark.parametrize("kind", stores_here("sqlite", "files"))
 def test_a_hostile_file_name_is_a_name_and_no_path(tmp_path: Any, kind: str) -> None:
     """The stock service of files refuses such names because it writes there. Here each is kept under itself, and nowhere else."""
 

@@ -10,6 +10,8 @@ import asyncio
 
 import pytest
 
+from installed import stores_here
+
 pytest.importorskip("langgraph.checkpoint.conformance", reason="langgraph-checkpoint-conformance is not installed")
 
 from langgraph.checkpoint.conformance import checkpointer_test, validate
@@ -40,7 +42,7 @@ def passed_by(make) -> tuple[dict[str, int], list[str]]:
     return {name: found.tests_passed for name, found in report.results.items() if found.detected}, failures
 
 
-@pytest.fixture(params=["sqlite", "files", "postgres"])
+@pytest.fixture(params=stores_here("sqlite", "files", "postgres"))
 def url(request, tmp_path):
     if request.param == "postgres":
         return request.getfixturevalue("postgres_store")

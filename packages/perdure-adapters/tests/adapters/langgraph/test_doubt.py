@@ -116,7 +116,7 @@ def test_an_answer_by_the_id_of_its_question_counts(store, line):
 
 
 def test_an_answer_is_not_used_again_by_a_run_without_one(store, line, monkeypatch):
-    monkeypatch.setattr("perdure_adapters.langgraph.asking.ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("perdure_adapters.langgraph.questions.ANSWER_SECONDS", 0.2)
     app = line.app(store)
     app.invoke(say("bob"), CONFIG)
     app.invoke(Command(resume="absent"), CONFIG)

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from installed import stores_here
+
 pytest.importorskip("langgraph", reason="langgraph is not installed")
 
 from langgraph.graph import END, START, StateGraph
@@ -29,7 +31,7 @@ from perdure_adapters.langgraph import PerdureStore, items
 from perdure_testing.clock import FakeClock
 
 
-@pytest.fixture(params=["sqlite", "files", "postgres"])
+@pytest.fixture(params=stores_here("sqlite", "files", "postgres"))
 def url(request, tmp_path):
     if request.param == "postgres":
         return request.getfixturevalue("postgres_store")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import perdure
+from installed import stores_here
 
 pytest.importorskip(
     "pydantic_ai.conversation_store",
@@ -42,7 +43,7 @@ def places(tmp_path_factory: Any) -> Any:
         each.close()
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite", "files"])
+@pytest.mark.parametrize("kind", stores_here("memory", "sqlite", "files"))
 @pytest.mark.parametrize("clause", CLAUSES)
 def test_contract(clause: str, kind: str, places: Any) -> None:
     store = InMemoryConversationStore() if kind == "memory" else PerdureConversationStore(places(kind))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from adapters.sweeping import FULL, Sweeps, twice, wrong
+from installed import stores_here
 
 pytest.importorskip(
     "pydantic_ai.durable_exec",
@@ -22,7 +23,7 @@ pytest.importorskip(
 SWEEPS = Sweeps("pydantic-ai", Path(__file__).with_name("sweep.py"), Path(sys.executable))
 
 
-@pytest.mark.parametrize("mode", ["sqlite", "files"] if FULL else ["sqlite"])
+@pytest.mark.parametrize("mode", stores_here("sqlite", "files") if FULL else ["sqlite"])
 def test_a_kill_at_every_point(mode: str, tmp_path: Path) -> None:
     SWEEPS.check(mode, tmp_path)
 

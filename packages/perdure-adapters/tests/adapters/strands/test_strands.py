@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import perdure
+from installed import stores_here
 from perdure.model.records.conversation import Call
-from perdure_adapters.conversing import FORMS, Message, keep, show
 from perdure_adapters.forms.openai_items import ITEMS
 from perdure_adapters.forms.strands_messages import FORM
+from perdure_adapters.neutral_messages import FORMS, Message, keep, show
 
 pytest.importorskip("strands", reason="Strands is not here: pip install 'perdure[strands]'", exc_type=ImportError)
 
@@ -28,7 +29,7 @@ from perdure_adapters.strands.hooks import key_in
 PNG = b"\x89PNG\x00\x01"
 
 
-@pytest.fixture(params=["sqlite", "files"])
+@pytest.fixture(params=stores_here("sqlite", "files"))
 def store(request: Any, tmp_path: Path) -> Any:
     with perdure.open(f"{request.param}:///{tmp_path}/agent.db") as opened:
         yield opened

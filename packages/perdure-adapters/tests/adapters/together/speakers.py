@@ -350,8 +350,8 @@ class GoogleADK:
         from google.adk.flows.llm_flows import contents
 
         from perdure.handles.listing import every
-        from perdure_adapters.conversing import show
         from perdure_adapters.forms.adk_events import FORM
+        from perdure_adapters.neutral_messages import show
 
         turns = [*every(store.session(session).turns, after=0)]
         events = [Event.model_validate(record) for record in show(FORM, turns).records]
@@ -418,9 +418,9 @@ class Strands:
         from strands.models.openai import OpenAIModel
 
         from perdure.handles.listing import every
-        from perdure_adapters.strands.repository import shown
+        from perdure_adapters.strands.repository import messages_of
 
-        found = [each.to_message() for each in shown([*every(store.session(session).turns, after=0)])]
+        found = [each.to_message() for each in messages_of([*every(store.session(session).turns, after=0)])]
         silent = [
             {**message, "content": [block for block in message["content"] if "reasoningContent" not in block]}
             for message in found

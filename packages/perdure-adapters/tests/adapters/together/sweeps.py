@@ -213,9 +213,9 @@ def pydantic_ai(life: Life, mode: str, subject: str) -> None:  # noqa: C901 - a 
         return act
 
     if subject == "no barrier":
-        from perdure.runtime import holding
+        from perdure.runtime import branch_waits
 
-        holding._held_by = lambda *_: None  # a call at another place would wait, and the run would be parked
+        branch_waits._held_by = lambda *_: None  # a call at another place would wait, and the run would be parked
         execute = durability._Backend.execute
 
         async def without(self: Any, *, operation_id: Any, body: Any, **rest: Any) -> Any:

@@ -23,8 +23,8 @@ from speakers import SPEAKERS, missing
 
 import perdure
 from perdure.handles.listing import every
-from perdure_adapters.conversing import plain_text
 from perdure_adapters.forms import langchain_messages as langchain
+from perdure_adapters.neutral_messages import plain_text
 
 NEEDS = {each.name: each for each in SPEAKERS}
 PAIRS = [*itertools.permutations(PLAYERS, 2)]

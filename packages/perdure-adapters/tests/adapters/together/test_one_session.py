@@ -18,7 +18,7 @@ from speakers import PNG, SIGNATURE, SPEAKERS, expected, missing, said
 
 import perdure
 from perdure.handles.listing import every
-from perdure_adapters.conversing import FORMS, keep, plain_text, records_of
+from perdure_adapters.neutral_messages import FORMS, keep, plain_text, records_of
 
 PAIRS = [(writer, reader) for writer in SPEAKERS for reader in SPEAKERS]
 

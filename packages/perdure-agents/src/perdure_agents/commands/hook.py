@@ -50,39 +50,38 @@ class Hook(CommandWithExamples):
 @click.option("--event", "event_name", default="", metavar="NAME", help="If the host does not say which event it is.")
 @click.option("--session", envvar="PERDURE_SESSION", default="", metavar="NAME", help="Default: one for the workspace.")
 @writes_for_hosts
-def hook(asked: StoreOptions, *, host: str, part: int, event_name: str, session: str) -> None:
+def hook(options: StoreOptions, *, host: str, part: int, event_name: str, session: str) -> None:
     """Answer one hook of HOST (claude-code, codex, cursor, gemini, opencode, generic). Its event comes on stdin.
 
     A new or compacted context gets its boot; a transcript is read into the store, each turn once; edits and commands become
     events. `perdure install --for HOST` writes the configuration. The exit code is always 0; stderr says what went wrong.
     """
-    from perdure_agents.hosts.known import HOSTS, answer  # noqa: PLC0415 - help must not load this
+    from perdure_agents.hosts.catalog import HOSTS, answer  # noqa: PLC0415 - help must not load this
 
-    found = HOSTS.get(host)
-    said, name = "", event_name
+    known_host = HOSTS.get(host)
+    text, name = "", event_name
     try:
-        said, name = _respond(asked, found, part, event_name, session) if found is not None else ("", "")
+        text, name = _respond(options, known_host, part, event_name, session) if known_host is not None else ("", "")
     except Exception as error:  # noqa: BLE001 - the host must not stop because of us
         _note(error)
-    if found is None:
+    if known_host is None:
         _note(Invalid(f"unknown host {host[:40]!r}", path="host", hint=f"one of {', '.join(HOSTS)}"))
     else:
-        made = answer(found, name, said)
-        click.echo(made if isinstance(made, str) else json.dumps(made), nl=made != "")
+        output = answer(known_host, name, text)
+        click.echo(output if isinstance(output, str) else json.dumps(output), nl=output != "")
 
 
-def _respond(asked: StoreOptions, host: Any, part: int, event_name: str, session: str) -> tuple[str, str]:
+def _respond(options: StoreOptions, host: Any, part: int, event_name: str, session: str) -> tuple[str, str]:
     import perdure  # noqa: PLC0415 - help must not load the stores
     from perdure_agents.hosts.events import STDIN_MAX_BYTES, read_event  # noqa: PLC0415 - as above
-    from perdure_agents.hosts.hooking import respond  # noqa: PLC0415
-    from perdure_agents.hosts.places import made_folder  # noqa: PLC0415
-    from perdure_agents.hosts.workspace import workspace_of  # noqa: PLC0415
+    from perdure_agents.hosts.hook_answers import respond  # noqa: PLC0415
+    from perdure_agents.hosts.workspace import made_folder, workspace_of  # noqa: PLC0415
 
     data = b"" if sys.stdin.isatty() else sys.stdin.buffer.read(STDIN_MAX_BYTES + 1)
     event = read_event(data, Path.cwd())
     event = event._replace(name=event_name or event.name)
-    made_folder(asked.store)
-    with perdure.open(asked.store, actor=asked.actor, tenant=asked.tenant, timeout=TIMEOUT_SECONDS) as store:
+    made_folder(options.store)
+    with perdure.open(options.store, actor=options.actor, tenant=options.tenant, timeout=TIMEOUT_SECONDS) as store:
         return respond(store, host, event, workspace_of(event.folder, session), part), event.name
 
 

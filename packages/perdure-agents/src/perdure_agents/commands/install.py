@@ -16,8 +16,7 @@ from perdure.cli.tables import say_table
 from perdure.errors import Refused
 
 if TYPE_CHECKING:
-    from perdure_agents.hosts.configuring import FileChange
-    from perdure_agents.hosts.plans import Wanted
+    from perdure_agents.hosts.plans import InstallOptions
 
 NAMES = ("claude-code", "codex", "cursor", "gemini", "opencode", "generic")
 
@@ -44,51 +43,55 @@ def install(
     Shows the difference, asks, writes, and checks that it works. Every other entry stays. A second install changes nothing;
     --undo restores every byte, and in a file that somebody changed since, removes only our entries.
     """
-    from perdure_agents.hosts import checking, configuring  # noqa: PLC0415 - help must not load this
-    from perdure_agents.hosts.known import HOSTS  # noqa: PLC0415 - as above
+    from perdure_agents.hosts import host_checks, installation  # noqa: PLC0415 - help must not load this
+    from perdure_agents.hosts.catalog import HOSTS  # noqa: PLC0415 - as above
     from perdure_agents.hosts.workspace import workspace_of  # noqa: PLC0415
 
     host, place, home = HOSTS[host_name], workspace_of(Path(root)).root, Path.home()
-    changes = configuring.undoing(host, place, home) if undo else configuring.planned(host, place, _wanted(store))
-    changes = [each for each in changes if each.before != each.after]
-    _show(changes, as_json=as_json)
+    changes = (
+        installation.undoing(host, place, home) if undo else installation.planned(host, place, _install_options(store))
+    )
+    changes = [change for change in changes if change.before != change.after]
+    if not as_json:
+        for change in changes:
+            click.echo(change.diff)
+        if not changes:
+            note("no difference")
     if not dry_run and changes:
         _confirm(yes=yes or as_json)
     if not dry_run:
-        configuring.undo(host, place, home) if undo else configuring.install(host, place, changes, home)
-    findings = [] if dry_run or undo else checking.examine(place, home, host_name)
+        installation.undo(host, place, home) if undo else installation.install(host, place, changes, home)
+    findings = [] if dry_run or undo else host_checks.examine(place, home, host_name)
     if as_json:
-        files = [{"path": each.path, "diff": each.diff} for each in changes]
+        files = [{"path": change.path, "diff": change.diff} for change in changes]
         say_json(
-            {"host": host_name, "root": str(place), "changes": files, "findings": [each._asdict() for each in findings]}
+            {
+                "host": host_name,
+                "root": str(place),
+                "changes": files,
+                "findings": [finding._asdict() for finding in findings],
+            }
         )
     elif findings:
         say_table(HOST_COLUMNS, findings)
-    sys.exit(1 if any(each.severity == "error" for each in findings) else 0)
+    sys.exit(1 if any(finding.severity == "error" for finding in findings) else 0)
 
 
-def _wanted(store: str) -> Wanted:
+def _install_options(store: str) -> InstallOptions:
     from perdure.stores import url  # noqa: PLC0415
-    from perdure_agents.hosts.plans import Wanted  # noqa: PLC0415 - as above
+    from perdure_agents.hosts.plans import InstallOptions  # noqa: PLC0415 - as above
 
-    found = shutil.which("perdure")
+    program = shutil.which("perdure")
     ours = Path(sys.argv[0]).resolve()
-    command = ("perdure",) if found is not None and Path(found).resolve() == ours else (sys.executable, "-m", "perdure")
+    command = (
+        ("perdure",) if program is not None and Path(program).resolve() == ours else (sys.executable, "-m", "perdure")
+    )
     if url.without_password(store) != store:
         note("the store's URL has a password, which is not written down: set PERDURE_STORE where the host is started")
-        return Wanted(command, "", str(Path.home()))
+        return InstallOptions(command, "", str(Path.home()))
     path = url.parse(store).path
     scheme = store.partition("://")[0]
-    return Wanted(command, store if path is None else f"{scheme}:///{path.resolve()}", str(Path.home()))
-
-
-def _show(changes: list[FileChange], *, as_json: bool) -> None:
-    if as_json:
-        return
-    for each in changes:
-        click.echo(each.diff)
-    if not changes:
-        note("no difference")
+    return InstallOptions(command, store if path is None else f"{scheme}:///{path.resolve()}", str(Path.home()))
 
 
 def _confirm(*, yes: bool) -> None:

@@ -26,7 +26,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="With --http: loopback only.")
 @click.option("--port", type=click.IntRange(1, 65_535), default=8_931, show_default=True, help="With --http.")
 @writes_for_hosts
-def mcp(asked: StoreOptions, *, session: str, http: bool, host: str, port: int) -> None:
+def mcp(options: StoreOptions, *, session: str, http: bool, host: str, port: int) -> None:
     """Serve the store to a coding agent: boot, memory, decisions, tasks, effects and questions as tools.
 
     `perdure install --for HOST` writes the configuration that starts this. A new store is created.
@@ -45,8 +45,7 @@ def mcp(asked: StoreOptions, *, session: str, http: bool, host: str, port: int) 
         import mcp.server.mcpserver  # noqa: F401, PLC0415 - as above
     except ImportError as error:
         raise Invalid("the extra `mcp` is not installed", path="mcp", hint="pip install 'perdure[mcp]'") from error
-    from perdure_agents.hosts.places import made_folder  # noqa: PLC0415 - help must not load this
-    from perdure_agents.hosts.workspace import workspace_of  # noqa: PLC0415
+    from perdure_agents.hosts.workspace import made_folder, workspace_of  # noqa: PLC0415
     from perdure_agents.mcp.door import Door  # noqa: PLC0415
     from perdure_agents.mcp.server import serve_http, serve_stdio  # noqa: PLC0415
 
@@ -56,9 +55,9 @@ def mcp(asked: StoreOptions, *, session: str, http: bool, host: str, port: int) 
         os.environ[PLUGINS] = plugins
     gc.freeze()
     gc.enable()
-    made_folder(asked.store)
+    made_folder(options.store)
     here = workspace_of(Path.cwd(), session)
-    door = Door(asked.store, actor=asked.actor, tenant=asked.tenant, session=here.session, labels=here.labels)
+    door = Door(options.store, actor=options.actor, tenant=options.tenant, session=here.session, labels=here.labels)
     if http:
         anyio.run(serve_http, door, host, port)
     else:

@@ -1,6 +1,6 @@
 """The configuration of each host: a list of files, each with what is put into it. Pure: reads and writes nothing.
 
-A piece of JSON is merged into what is there: our entries under our names, every other one as it was. Callers: `configuring`.
+A piece of JSON is merged into what is there: our entries under our names, every other one as it was. Callers: `installation`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from perdure.errors import Invalid
 from perdure_agents.hosts import skill
-from perdure_agents.hosts.known import HOSTS, Host
+from perdure_agents.hosts.catalog import HOSTS, Host
 
 # The folder of the user, as Claude Code and Gemini, and as Cursor expands it.
 HOME, CURSORS_HOME = "${HOME}", "${userHome}"
@@ -27,7 +27,7 @@ KEEP_SECONDS = 30
 CODEX_END_SECONDS = 3  # this host allows no more at the end
 
 
-class Wanted(NamedTuple):
+class InstallOptions(NamedTuple):
     """An install that is wanted: the command line of perdure, and the store; an empty one comes from the environment.
 
     home: the folder of the user, which no file that others may get names where its host can say it otherwise.
@@ -45,9 +45,9 @@ class PlannedFile(NamedTuple):
     change: Callable[[str | None], str]
 
 
-def plan(host: Host, wanted: Wanted) -> list[PlannedFile]:
+def plan(host: Host, options: InstallOptions) -> list[PlannedFile]:
     """The files of a host."""
-    return _PLANS[host.name](wanted)
+    return _PLANS[host.name](options)
 
 
 # -- JSON ------------------------------------------------------------------------------------------------------------------
@@ -59,8 +59,8 @@ def merged(path: str, *changes: Callable[[dict[str, Any]], None]) -> PlannedFile
     def change(text: str | None) -> str:
         document = _read(text, path)
         before = json.dumps(document)
-        for each in changes:
-            each(document)
+        for edit in changes:
+            edit(document)
         if text is not None and json.dumps(document) == before:
             return text
         return json.dumps(document, indent=indent_of(text), ensure_ascii=False) + "\n"
@@ -72,13 +72,13 @@ def _read(text: str | None, path: str) -> dict[str, Any]:
     if text is None or not text.strip():
         return {}
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError as error:
         hint = "comments and trailing commas cannot be kept: add the entries by hand (--show), or make it plain JSON"
         raise Invalid(f"no plain JSON: {error}", path=path, hint=hint) from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise Invalid("no JSON object", path=path)
-    return found
+    return document
 
 
 def indent_of(text: str | None) -> int | str:
@@ -107,10 +107,10 @@ def _listed(values: list[str], *names: str) -> Callable[[dict[str, Any]], None]:
     """Add texts to a list, each once."""
 
     def change(document: dict[str, Any]) -> None:
-        found = _table(document, *names[:-1]).setdefault(names[-1], [])
-        if not isinstance(found, list):
+        entries = _table(document, *names[:-1]).setdefault(names[-1], [])
+        if not isinstance(entries, list):
             raise Invalid("no list", path=".".join(names))
-        found += [each for each in values if each not in found]
+        entries += [value for value in values if value not in entries]
 
     return change
 
@@ -120,10 +120,10 @@ def _hooked(event: str, entries: list[dict[str, Any]]) -> Callable[[dict[str, An
 
     def change(document: dict[str, Any]) -> None:
         hooks = _table(document, "hooks")
-        found = hooks.get(event, [])
-        if not isinstance(found, list):
+        present = hooks.get(event, [])
+        if not isinstance(present, list):
             raise Invalid("no list", path=f"hooks.{event}")
-        theirs = [each for each in found if not is_ours(each)]
+        theirs = [entry for entry in present if not is_ours(entry)]
         hooks[event] = [*theirs, *entries]
 
     return change
@@ -135,7 +135,7 @@ def is_ours(entry: Any) -> bool:
         return False
     inner = entry.get("hooks")
     if isinstance(inner, list):
-        return bool(inner) and all(is_ours(each) for each in inner)
+        return bool(inner) and all(is_ours(hook) for hook in inner)
     command = entry.get("command")
     return isinstance(command, str) and "perdure" in command and " hook " in f" {command} "
 
@@ -143,17 +143,17 @@ def is_ours(entry: Any) -> bool:
 # -- the pieces ------------------------------------------------------------------------------------------------------------
 
 
-def _args(wanted: Wanted, *words: str) -> list[str]:
-    return [*wanted.command, *words, *(["--store", wanted.store] if wanted.store else [])]
+def _args(options: InstallOptions, *words: str) -> list[str]:
+    return [*options.command, *words, *(["--store", options.store] if options.store else [])]
 
 
-def _line(wanted: Wanted, host: str, part: int = 1) -> str:
-    return shlex.join([*_args(wanted, "hook", host), *(["--part", str(part)] if part > 1 else [])])
+def _line(options: InstallOptions, host: str, part: int = 1) -> str:
+    return shlex.join([*_args(options, "hook", host), *(["--part", str(part)] if part > 1 else [])])
 
 
-def _server(wanted: Wanted, home: str = "", **more: Any) -> dict[str, Any]:
+def _server(options: InstallOptions, home: str = "", **more: Any) -> dict[str, Any]:
     """The entry of our server. home: how the host writes the user's folder, if it does: the file may be shared."""
-    command, *args = _shared(_args(wanted, "mcp"), wanted.home.rstrip("/"), home)
+    command, *args = _shared(_args(options, "mcp"), options.home.rstrip("/"), home)
     return {"command": command, "args": args, **more}
 
 
@@ -170,23 +170,23 @@ def expanded(words: list[str], home: Path) -> list[str]:
 
 
 def _entries(
-    wanted: Wanted, host: str, matcher: str | None, timeout: int, parts: int = 1, **more: Any
+    options: InstallOptions, host: str, matcher: str | None, timeout: int, parts: int = 1, **more: Any
 ) -> list[dict[str, Any]]:
     """The entries of an event. parts: at the beginning of a session one for each part, so that each arrives whole."""
-    named = {} if matcher is None else {"matcher": matcher}
+    matching = {} if matcher is None else {"matcher": matcher}
     return [
-        {**named, "hooks": [{"type": "command", "command": _line(wanted, host, part), "timeout": timeout, **more}]}
+        {**matching, "hooks": [{"type": "command", "command": _line(options, host, part), "timeout": timeout, **more}]}
         for part in range(1, parts + 1)
     ]
 
 
-def _claude_code(wanted: Wanted) -> list[PlannedFile]:
+def _claude_code(options: InstallOptions) -> list[PlannedFile]:
     def entries(matcher: str | None, timeout: int, parts: int = 1) -> list[dict[str, Any]]:
-        return _entries(wanted, "claude-code", matcher, timeout, parts)
+        return _entries(options, "claude-code", matcher, timeout, parts)
 
     return [
         merged(
-            ".mcp.json", _put(_server(wanted, HOME, type="stdio", alwaysLoad=True, timeout=60_000), "mcpServers", NAME)
+            ".mcp.json", _put(_server(options, HOME, type="stdio", alwaysLoad=True, timeout=60_000), "mcpServers", NAME)
         ),
         merged(
             ".claude/settings.local.json",
@@ -200,15 +200,15 @@ def _claude_code(wanted: Wanted) -> list[PlannedFile]:
             _listed([f"mcp__{NAME}__{tool}" for tool in READS], "permissions", "allow"),
             _listed([NAME], "enabledMcpjsonServers"),
         ),
-        whole(".claude/skills/perdure/SKILL.md", skill.skill()),
+        own_file(".claude/skills/perdure/SKILL.md", skill.skill()),
     ]
 
 
-def _codex(wanted: Wanted) -> list[PlannedFile]:
+def _codex(options: InstallOptions) -> list[PlannedFile]:
     def entries(matcher: str | None, timeout: int, **more: Any) -> list[dict[str, Any]]:
-        return _entries(wanted, "codex", matcher, timeout, **more)
+        return _entries(options, "codex", matcher, timeout, **more)
 
-    command, *args = _args(wanted, "mcp")
+    command, *args = _args(options, "mcp")
     block = "\n".join([
         f"[mcp_servers.{NAME}]", f"command = {json.dumps(command)}", f"args = {json.dumps(args)}", "required = true",
         "startup_timeout_sec = 20", "tool_timeout_sec = 60",
@@ -230,12 +230,12 @@ def _codex(wanted: Wanted) -> list[PlannedFile]:
     ]
 
 
-def _cursor(wanted: Wanted) -> list[PlannedFile]:
+def _cursor(options: InstallOptions) -> list[PlannedFile]:
     def entry(timeout: int) -> list[dict[str, Any]]:
-        return [{"command": _line(wanted, "cursor"), "timeout": timeout}]
+        return [{"command": _line(options, "cursor"), "timeout": timeout}]
 
     return [
-        merged(".cursor/mcp.json", _put(_server(wanted, CURSORS_HOME, env={}), "mcpServers", NAME)),
+        merged(".cursor/mcp.json", _put(_server(options, CURSORS_HOME, env={}), "mcpServers", NAME)),
         merged(
             ".cursor/hooks.json",
             lambda document: document.setdefault("version", 1) and None,
@@ -245,18 +245,18 @@ def _cursor(wanted: Wanted) -> list[PlannedFile]:
             _hooked("afterFileEdit", entry(10)),
             _hooked("stop", entry(START_SECONDS)),
         ),
-        whole(".cursor/rules/perdure.mdc", skill.rule()),
+        own_file(".cursor/rules/perdure.mdc", skill.rule()),
     ]
 
 
-def _gemini(wanted: Wanted) -> list[PlannedFile]:
+def _gemini(options: InstallOptions) -> list[PlannedFile]:
     def entries(matcher: str | None, seconds: int, parts: int = 1) -> list[dict[str, Any]]:
-        return _entries(wanted, "gemini", matcher, seconds * 1_000, parts, name=NAME)  # this host counts milliseconds
+        return _entries(options, "gemini", matcher, seconds * 1_000, parts, name=NAME)  # this host counts milliseconds
 
     return [
         merged(
             ".gemini/settings.json",
-            _put(_server(wanted, HOME, timeout=30_000, trust=False), "mcpServers", NAME),
+            _put(_server(options, HOME, timeout=30_000, trust=False), "mcpServers", NAME),
             # This host compares a matcher of these events with the whole word: a pattern would never fit.
             _hooked("SessionStart", entries(None, START_SECONDS, HOSTS["gemini"].parts)),
             _hooked("PreCompress", entries(None, KEEP_SECONDS)),
@@ -267,27 +267,27 @@ def _gemini(wanted: Wanted) -> list[PlannedFile]:
     ]
 
 
-def _opencode(wanted: Wanted) -> list[PlannedFile]:
-    local = {"type": "local", "command": _args(wanted, "mcp"), "environment": {}, "enabled": True, "timeout": 60_000}
-    plugin = skill.PLUGIN.replace("COMMAND", _line(wanted, "opencode"))
+def _opencode(options: InstallOptions) -> list[PlannedFile]:
+    local = {"type": "local", "command": _args(options, "mcp"), "environment": {}, "enabled": True, "timeout": 60_000}
+    plugin = skill.PLUGIN.replace("COMMAND", _line(options, "opencode"))
     return [
         merged("opencode.json", _put(local, "mcp", NAME), _listed([OPENCODE_PAGE], "instructions")),
-        whole(".opencode/plugins/perdure.ts", plugin),
-        whole(OPENCODE_PAGE, skill.TEXT),
+        own_file(".opencode/plugins/perdure.ts", plugin),
+        own_file(OPENCODE_PAGE, skill.TEXT),
     ]
 
 
-def _generic(wanted: Wanted) -> list[PlannedFile]:
+def _generic(options: InstallOptions) -> list[PlannedFile]:
     return [
-        merged("mcp.json", _put(_server(wanted, env={}), "mcpServers", NAME)),
-        whole(
+        merged("mcp.json", _put(_server(options, env={}), "mcpServers", NAME)),
+        own_file(
             "PERDURE.md",
-            f"{skill.TEXT}\nWithout hooks, run `{_line(wanted, 'generic')} --event SessionStart` yourself.\n",
+            f"{skill.TEXT}\nWithout hooks, run `{_line(options, 'generic')} --event SessionStart` yourself.\n",
         ),
     ]
 
 
-def whole(path: str, text: str) -> PlannedFile:
+def own_file(path: str, text: str) -> PlannedFile:
     """A file that is ours alone."""
     return PlannedFile(path, lambda _before: text)
 
@@ -307,17 +307,17 @@ def marked(path: str, block: str, heading: str) -> PlannedFile:
 
 def without_marked(text: str) -> str:
     """A text without our block."""
-    lines, kept, inside = text.splitlines(keepends=True), [], False
+    lines, rest, inside = text.splitlines(keepends=True), [], False
     for line in lines:
         inside = inside or line.strip() == BEGIN
         if not inside:
-            kept.append(line)
+            rest.append(line)
         if line.strip() == END:
             inside = False
-    return "".join(kept)
+    return "".join(rest)
 
 
-_PLANS: dict[str, Callable[[Wanted], list[PlannedFile]]] = {
+_PLANS: dict[str, Callable[[InstallOptions], list[PlannedFile]]] = {
     "claude-code": _claude_code, "codex": _codex, "cursor": _cursor, "gemini": _gemini, "opencode": _opencode,
     "generic": _generic,
 }  # fmt: skip

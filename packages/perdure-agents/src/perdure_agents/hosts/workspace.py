@@ -10,6 +10,8 @@ import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
+from perdure.stores import url
+
 DIGEST_CHARS = 8
 
 
@@ -23,16 +25,13 @@ class HostWorkspace(NamedTuple):
 
 def workspace_of(folder: Path, session: str = "") -> HostWorkspace:
     """The workspace of a folder: the repository around it, else the folder itself. session: a name that somebody chose."""
-    root = _repository(folder.resolve())
+    folder = folder.resolve()
+    root = next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
     shared = _shared(root)
     mark = hashlib.sha256(str(shared).encode("utf-8", "surrogateescape")).hexdigest()[:DIGEST_CHARS]
-    plain = "".join(each if each.isprintable() and each != "/" else "_" for each in shared.name)[:60] or "root"
+    plain = "".join(char if char.isprintable() and char != "/" else "_" for char in shared.name)[:60] or "root"
     name = session or f"{plain}-{mark}"
     return HostWorkspace(root, name, (f"project:{name}",))
-
-
-def _repository(folder: Path) -> Path:
-    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
 
 
 def _shared(root: Path) -> Path:
@@ -41,8 +40,15 @@ def _shared(root: Path) -> Path:
     try:
         if not link.is_file():
             return root
-        said = link.read_text("utf-8", "replace")[:4_096].removeprefix("gitdir:").strip()
+        target = link.read_text("utf-8", "replace")[:4_096].removeprefix("gitdir:").strip()
     except OSError:
         return root
-    inside = (root / said).resolve()
+    inside = (root / target).resolve()
     return inside.parents[2] if inside.parent.name == "worktrees" and inside.parents[1].name == ".git" else root
+
+
+def made_folder(store: str) -> None:
+    """See that the folder of a store is there, for this user alone: a first call of a host must not fail for want of it."""
+    path = url.parse(store).path
+    if path is not None and not path.parent.exists():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

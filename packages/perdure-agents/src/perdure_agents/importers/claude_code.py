@@ -23,8 +23,8 @@ from perdure_agents.importers.items import (
     kind_of,
 )
 from perdure_agents.importers.messages import Spot, message_items
-from perdure_agents.importers.naming import Calls, Occurrences, named, word
-from perdure_agents.importers.reading import FileHead, Record, Source, each_record
+from perdure_agents.importers.names import Calls, Occurrences, name_of, word
+from perdure_agents.importers.sources import FileHead, Record, Source, each_record
 
 NAME = "claude-code"
 SPOKEN = frozenset({"user", "assistant"})
@@ -52,11 +52,8 @@ def looks_right(record: dict[str, Any]) -> bool:
 def recognises(head: FileHead) -> bool:
     """Whether a file is one: one of its first records is spoken, or they are all its own bookkeeping."""
     spoken = any(kind_of(record) in SPOKEN and looks_right(record) for record in head.records)
-    return spoken or (bool(head.records) and all(map(looks_right, head.records)) and _is_own(head.records))
-
-
-def _is_own(found: list[dict[str, Any]]) -> bool:
-    return any("leafUuid" in record or "sessionId" in record or "messageId" in record for record in found)
+    is_own = any("leafUuid" in record or "sessionId" in record or "messageId" in record for record in head.records)
+    return spoken or (is_own and all(map(looks_right, head.records)))
 
 
 def read(source: Source) -> Iterator[Item | Remark]:
@@ -103,7 +100,7 @@ class _Reading:
             yield ImportedValue("origin", facts, record.place, session=name)
 
     def _name(self, data: dict[str, Any]) -> str:
-        return named(NAME, data.get("sessionId") or self._own, _agent(data))
+        return name_of(NAME, data.get("sessionId") or self._own, _agent(data))
 
     def _spoken(self, record: Record) -> Iterator[Item]:
         yield from self._session(record)
@@ -111,12 +108,14 @@ class _Reading:
         session = self._name(data)
         key = str(data.get("uuid") or self._seen.key(data["message"]))
         message = {"role": data["type"], **data["message"]}
-        yield from message_items(message, Spot(session, named(key), _origin(data), record.place, self._calls[session]))
+        yield from message_items(
+            message, Spot(session, name_of(key), _origin(data), record.place, self._calls[session])
+        )
 
     def _noted(self, record: Record, kind: str) -> Iterator[Item]:
         """A record of any other kind, as it is."""
         yield from self._session(record)
-        key = named(str(record.data.get("uuid") or self._seen.key(record.data)))
+        key = name_of(str(record.data.get("uuid") or self._seen.key(record.data)))
         what = f"{NAME}.{word(record.data.get('subtype') or kind)}"
         yield ImportedEvent(self._name(record.data), key, what, record.data, _origin(record.data), record.place)
 

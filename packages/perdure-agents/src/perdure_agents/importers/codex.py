@@ -22,8 +22,8 @@ from perdure_agents.importers.items import (
     kind_of,
 )
 from perdure_agents.importers.messages import OneSession, Spot, is_message, response_items
-from perdure_agents.importers.naming import word
-from perdure_agents.importers.reading import FileHead, Record, Source, each_record
+from perdure_agents.importers.names import word
+from perdure_agents.importers.sources import FileHead, Record, Source, each_record
 
 NAME = "codex"
 WRAPPED = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})

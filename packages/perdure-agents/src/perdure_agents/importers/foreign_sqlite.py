@@ -52,10 +52,10 @@ class ForeignFile:
         self._connection.close()
 
     def _tables(self) -> dict[str, frozenset[str]]:
-        found: dict[str, set[str]] = {}
+        tables: dict[str, set[str]] = {}
         for table, column in self._connection.query(Q.tables_of, {}):
-            found.setdefault(table, set()).add(column)
-        return {table: frozenset(columns) for table, columns in found.items()}
+            tables.setdefault(table, set()).add(column)
+        return {table: frozenset(columns) for table, columns in tables.items()}
 
     def query(self, statement: Statement, **params: Any) -> Rows:
         """The rows of a named statement, all at once: statements have a limit of their own."""
@@ -67,10 +67,10 @@ class ForeignFile:
         rows, broken = [], 0
         with told(self._path):
             try:
-                found = self._connection.raw.execute(statement.text("sqlite", params), params)
+                cursor = self._connection.raw.execute(statement.text("sqlite", params), params)
                 while True:
                     try:
-                        row = found.fetchone()
+                        row = cursor.fetchone()
                     except UnicodeDecodeError:
                         broken += 1
                         continue

@@ -1,6 +1,6 @@
 """The formats that can be imported, and how a file's is found: by what is in it, never by its name alone.
 
-Callers: `importing.py` and the doors. A new format is one module with NAME, `recognises` and `read`, and a line here. Another
+Callers: `file_import.py` and the doors. A new format is one module with NAME, `recognises` and `read`, and a line here. Another
 package brings one by an entry point of the group `perdure.importers`, named after the format: a `Format` (docs/importing.md).
 """
 
@@ -22,7 +22,7 @@ from perdure_agents.importers import (
 )
 from perdure_agents.importers.foreign_sqlite import ForeignFile, is_sqlite
 from perdure_agents.importers.items import Item, Remark
-from perdure_agents.importers.reading import FileHead, Source, document, head_of
+from perdure_agents.importers.sources import FileHead, Source, document, head_of
 
 GROUP = "perdure.importers"
 ENDINGS = frozenset({".json", ".jsonl", ".db", ".sqlite", ".sqlite3"})
@@ -63,18 +63,18 @@ def _loaded(declared: siblings.EntryPoint) -> ImportFormat:
     """The format that a package declares. Refused if it cannot be loaded, or is none."""
     hint = "reinstall or remove its package; --from FORMAT names the format of the files"
     try:
-        found: Any = declared.load()
+        loaded: Any = declared.load()
     except Refused as error:
         message = f"the package that declares the format {declared.name}: {error.message}"
         raise Refused(message, path="from", hint=hint) from error
-    if not isinstance(found, ImportFormat) or found.name != declared.name:
+    if not isinstance(loaded, ImportFormat) or loaded.name != declared.name:
         raise Refused(f"{declared.value} is not a format named {declared.name}", path="from", hint=hint)
-    return found
+    return loaded
 
 
 def _all() -> Iterator[ImportFormat]:
     """Every format, in the order in which a file is tried: what could be anybody's messages comes last."""
-    yield from (each for each in _KNOWN if each.name != plain.NAME)
+    yield from (builtin for builtin in _KNOWN if builtin.name != plain.NAME)
     yield from map(_loaded, _declared().values())
     yield FORMATS[plain.NAME]
 
@@ -102,19 +102,19 @@ def detect(path: Path) -> ImportFormat | None:
     head = head_of(path)
     if is_sqlite(head.data):
         with ForeignFile(path) as foreign:
-            return next((each for each in _all() if each.has_tables(foreign.tables)), None)
-    found = next((each for each in _all() if each.recognises(head)), None)
-    if found is None and head.data.lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n")[:1] in (b"{", b"["):
+            return next((candidate for candidate in _all() if candidate.has_tables(foreign.tables)), None)
+    recognised = next((candidate for candidate in _all() if candidate.recognises(head)), None)
+    if recognised is None and head.data.lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n")[:1] in (b"{", b"["):
         return FORMATS[plain.NAME] if _holds_messages(path) else None
-    return found
+    return recognised
 
 
 def _holds_messages(path: Path) -> bool:
     try:
-        found: Any = document(path)
+        parsed: Any = document(path)
     except Error:
         return plain.is_torn_session(path)
-    return plain.holds_messages(found)
+    return plain.holds_messages(parsed)
 
 
 def may_be_broken(path: Path) -> bool:

@@ -25,9 +25,9 @@ from perdure_agents.importers.items import (
     Remark,
 )
 from perdure_agents.importers.messages import Given, ImportedCall, Spot, answer, content_of, turn
-from perdure_agents.importers.naming import Calls, named
-from perdure_agents.importers.reading import Source
+from perdure_agents.importers.names import Calls, name_of
 from perdure_agents.importers.rows import Tables, as_json, as_text, instant_of
+from perdure_agents.importers.sources import Source
 
 NAME = "google-adk"
 Q = Statements("perdure_agents.importers", "google_adk.sql")
@@ -45,10 +45,10 @@ class Owner(NamedTuple):
 def has_tables(tables: dict[str, frozenset[str]]) -> bool:
     """Whether a database is one."""
     events = tables.get("events", frozenset())
-    whole = {"app_name", "user_id", "session_id", "invocation_id"} <= events and bool(
+    has_events = {"app_name", "user_id", "session_id", "invocation_id"} <= events and bool(
         {"event_data", "content"} & events
     )
-    return whole and {"app_name", "user_id", "state"} <= tables.get("sessions", frozenset())
+    return has_events and {"app_name", "user_id", "state"} <= tables.get("sessions", frozenset())
 
 
 def read(source: Source) -> Iterator[Item | Remark]:
@@ -56,18 +56,18 @@ def read(source: Source) -> Iterator[Item | Remark]:
     with ForeignFile(source.path) as foreign:
         tables = Tables(foreign, source)
         first = {"app": "", "user": "", "session": ""}
-        yield from tables.each(
+        yield from tables.items_of(
             Q.sessions_page, first, lambda row: _session(tables, Owner(*map(as_text, row[:3])), row[3])
         )
         if "app_states" in foreign.tables:
-            yield from tables.each(Q.app_states_page, {"app": ""}, partial(_shared, tables, "app"))
+            yield from tables.items_of(Q.app_states_page, {"app": ""}, partial(_shared, tables, "app"))
         if "user_states" in foreign.tables:
-            yield from tables.each(Q.user_states_page, {"app": "", "user": ""}, partial(_shared, tables, "user"))
+            yield from tables.items_of(Q.user_states_page, {"app": "", "user": ""}, partial(_shared, tables, "user"))
 
 
 def _shared(tables: Tables, whose: str, row: tuple[Any, ...]) -> Iterator[Item | Remark]:
-    owner = [as_text(each) for each in row[:-1]]
-    yield from _state(row[-1], tables.place(f"{whose}_states", "/".join(owner)), scope=named(NAME, whose, *owner))
+    owner = [as_text(part) for part in row[:-1]]
+    yield from _state(row[-1], tables.place(f"{whose}_states", "/".join(owner)), scope=name_of(NAME, whose, *owner))
 
 
 def _state(data: object, place: str, *, session: str = "", scope: str = "") -> Iterator[Item | Remark]:
@@ -77,16 +77,16 @@ def _state(data: object, place: str, *, session: str = "", scope: str = "") -> I
         yield LeftOut(place, error.message)
         return
     for name, value in state.items() if isinstance(state, dict) else ():
-        yield ImportedValue(named(name), value, place, session=session, scope=scope)
+        yield ImportedValue(name_of(name), value, place, session=session, scope=scope)
 
 
 def _session(tables: Tables, owner: Owner, state: object) -> Iterator[Item | Remark]:
-    name = named(NAME, *owner)
+    name = name_of(NAME, *owner)
     place = tables.place("sessions", "/".join(owner))
     yield ImportedSession(name, NAME, place)
     yield from _state(state, place, session=name)
     statement = Q.events_page if "event_data" in tables.foreign.tables["events"] else Q.old_events_page
-    yield from tables.each(statement, {"after": 0}, partial(_event, tables, name, Calls()), **owner._asdict())
+    yield from tables.items_of(statement, {"after": 0}, partial(_event, tables, name, Calls()), **owner._asdict())
 
 
 def _event(tables: Tables, session: str, calls: Calls, row: tuple[Any, ...]) -> Iterator[Item | Remark]:
@@ -103,8 +103,8 @@ def _event(tables: Tables, session: str, calls: Calls, row: tuple[Any, ...]) -> 
     more = {name: event[name] for name in _KEPT if event.get(name)}
     more |= {"invocation": as_text(invocation), "author": event.get("author"), "usage": event.get("usage_metadata")}
     when = instant_of(event.get("timestamp") or at)
-    spot = Spot(session, named(as_text(id_)), ImportedFrom(NAME, as_text(id_), when, more), place, calls)
-    yield from _said(event, spot)
+    spot = Spot(session, name_of(as_text(id_)), ImportedFrom(NAME, as_text(id_), when, more), place, calls)
+    yield from _message_items(event, spot)
 
 
 def _event_of(rest: list[Any]) -> Any:
@@ -114,17 +114,17 @@ def _event_of(rest: list[Any]) -> Any:
     return {"author": as_text(author), "content": None if content is None else as_json(content)}
 
 
-def _said(event: dict[str, Any], spot: Spot) -> Iterator[Item | Remark]:
+def _message_items(event: dict[str, Any], spot: Spot) -> Iterator[Item | Remark]:
     content = event.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None
     parts = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
     results = [part["function_response"] for part in parts if isinstance(part.get("function_response"), dict)]
-    yield from (answer(_given(each), spot) for each in results)
-    wanted = [_wanted(part["function_call"]) for part in parts if isinstance(part.get("function_call"), dict)]
-    said = [_part(part) for part in parts if "function_call" not in part and "function_response" not in part]
-    if said or wanted:
+    yield from (answer(_response(response), spot) for response in results)
+    calls = [_call(part["function_call"]) for part in parts if isinstance(part.get("function_call"), dict)]
+    spoken = [_part(part) for part in parts if "function_call" not in part and "function_response" not in part]
+    if spoken or calls:
         role = "user" if event.get("author") == "user" else "assistant"
-        yield turn(role, content_of(said), wanted, spot)
+        yield turn(role, content_of(spoken), calls, spot)
     elif not results:
         yield from _silent(event, spot)
 
@@ -139,13 +139,13 @@ def _silent(event: dict[str, Any], spot: Spot) -> Iterator[Item | Remark]:
         yield PassedOver(f"{NAME} event without content")
 
 
-def _wanted(call: dict[str, Any]) -> ImportedCall:
+def _call(call: dict[str, Any]) -> ImportedCall:
     return ImportedCall(
         str(call.get("id") or call.get("name") or ""), str(call.get("name") or ""), call.get("args") or {}
     )
 
 
-def _given(response: dict[str, Any]) -> Given:
+def _response(response: dict[str, Any]) -> Given:
     value = response.get("response")
     failed = isinstance(value, dict) and set(value) == {"error"}
     return Given(str(response.get("id") or response.get("name") or ""), value, failed)

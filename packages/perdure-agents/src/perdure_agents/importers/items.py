@@ -23,8 +23,8 @@ class ImportedFrom(msgspec.Struct, frozen=True):
 
     def as_document(self) -> dict[str, Any]:
         """The recorded form: nothing that is empty."""
-        known = {"format": self.format, "id": self.id, "at": self.at, **self.more}
-        return {name: value for name, value in known.items() if value not in ("", None)}
+        fields = {"format": self.format, "id": self.id, "at": self.at, **self.more}
+        return {name: value for name, value in fields.items() if value not in ("", None)}
 
 
 class ImportedSession(msgspec.Struct, frozen=True):

@@ -25,10 +25,10 @@ from perdure_agents.importers.items import (
     Remark,
 )
 from perdure_agents.importers.messages import Spot, message_items
-from perdure_agents.importers.naming import Calls, Occurrences, named
+from perdure_agents.importers.names import Calls, Occurrences, name_of
 from perdure_agents.importers.packed import CLASS, PackedObject, plain, unpack
-from perdure_agents.importers.reading import Source
 from perdure_agents.importers.rows import Tables, as_text
+from perdure_agents.importers.sources import Source
 
 NAME = "langgraph"
 Q = Statements("perdure_agents.importers", "langgraph.sql")
@@ -52,7 +52,7 @@ def read(source: Source) -> Iterator[Item | Remark]:
         tables = Tables(foreign, source)
         for row in foreign.query(Q.first_thread):
             yield from _thread(tables, row)
-        yield from tables.each(Q.threads_page, {"thread": "", "ns": ""}, partial(_thread, tables))
+        yield from tables.items_of(Q.threads_page, {"thread": "", "ns": ""}, partial(_thread, tables))
 
 
 def _thread(tables: Tables, row: tuple[Any, ...]) -> Iterator[Item | Remark]:
@@ -84,7 +84,7 @@ class _Thread:
     def __init__(self, tables: Tables, thread: str, ns: str) -> None:
         self._tables = tables
         self._names = {"thread": thread, "ns": ns}
-        self._name = named(NAME, thread, ns)
+        self._name = name_of(NAME, thread, ns)
         self._branches: dict[str, _Branch] = {}
 
     def items(self) -> Iterator[Item | Remark]:
@@ -96,73 +96,71 @@ class _Thread:
                 parents[as_text(row[0])] = as_text(row[1])
         sessions = _sessions_of(parents, self._name)
         newest = next(reversed(parents), "")
-        for each, parent in parents.items():
-            branch = self._branches.setdefault(sessions[each], _Branch(sessions[each]))
-            yield from self._checkpoint(each, parent, branch, newest=each == newest)
+        for checkpoint, parent in parents.items():
+            branch = self._branches.setdefault(sessions[checkpoint], _Branch(sessions[checkpoint]))
+            yield from self._checkpoint(checkpoint, parent, branch, newest=checkpoint == newest)
         if newest:
-            yield from self._pending(newest)
-
-    def _place(self, checkpoint: str) -> str:
-        return self._tables.place("checkpoints", f"{self._names['thread']}/{checkpoint}")
+            begin, read_row = {"task": "", "idx": -1_000_000}, partial(self._write, newest)
+            yield from self._tables.items_of(Q.writes_page, begin, read_row, checkpoint=newest, **self._names)
 
     def _checkpoint(self, id_: str, parent: str, branch: _Branch, *, newest: bool) -> Iterator[Item | Remark]:
-        place = self._place(id_)
+        place = self._tables.place("checkpoints", f"{self._names['thread']}/{id_}")
         try:
-            found = self._unpacked(id_)
+            checkpoint = self._unpacked(id_)
         except Error as error:
             yield LeftOut(place, error.message)
             return
         if not branch.begun:
             branch.begun = True
             yield ImportedSession(branch.session, NAME, place)
-        for channel, value in found.channels.items():
+        for channel, value in checkpoint.channels.items():
             if not channel.startswith(OWN) and _are_messages(value):
-                yield from _new_messages(value, found, branch, place)
-        yield from self._deltas(found, parent, branch)
+                yield from _new_messages(value, checkpoint, branch, place)
+        yield from self._deltas(checkpoint, parent, branch)
         if newest:
-            yield from self._state(found, branch, place)
+            yield from self._state(checkpoint, branch, place)
 
     def _unpacked(self, id_: str) -> _Checkpoint:
         rows = self._tables.foreign.query(Q.checkpoint_get, checkpoint=id_, **self._names)
-        found = unpack(as_text(rows[0][0]), rows[0][1]) if rows else None
-        fields = found if isinstance(found, dict) else {}
+        document = unpack(as_text(rows[0][0]), rows[0][1]) if rows else None
+        fields = document if isinstance(document, dict) else {}
         channels, versions = fields.get("channel_values"), fields.get("channel_versions")
         return _Checkpoint(
             id_, as_text(fields.get("ts")), _by_name(channels), _by_name(versions),
         )  # fmt: skip
 
-    def _state(self, found: _Checkpoint, branch: _Branch, place: str) -> Iterator[Item | Remark]:
+    def _state(self, checkpoint: _Checkpoint, branch: _Branch, place: str) -> Iterator[Item | Remark]:
         """The rest of the newest checkpoint."""
-        for channel, value in found.channels.items():
+        for channel, value in checkpoint.channels.items():
             if not channel.startswith(OWN) and not _are_messages(value):
-                yield ImportedValue(named(channel), plain(value), place, session=branch.session)
-        if _START in found.channels:  # given, and not taken in by any step yet
-            data = {"channel": _START, "value": plain(found.channels[_START])}
+                yield ImportedValue(name_of(channel), plain(value), place, session=branch.session)
+        if _START in checkpoint.channels:  # given, and not taken in by any step yet
+            data = {"channel": _START, "value": plain(checkpoint.channels[_START])}
             yield ImportedEvent(
                 branch.session,
-                named(found.id, _START),
+                name_of(checkpoint.id, _START),
                 f"{NAME}.pending",
                 data,
-                ImportedFrom(NAME, found.id, found.at),
+                ImportedFrom(NAME, checkpoint.id, checkpoint.at),
                 place,
             )
 
-    def _deltas(self, found: _Checkpoint, parent: str, branch: _Branch) -> Iterator[Item | Remark]:
+    def _deltas(self, checkpoint: _Checkpoint, parent: str, branch: _Branch) -> Iterator[Item | Remark]:
         """Messages of channels that are kept as deltas: not in the checkpoint, but in what the step before it wrote."""
         if "task_path" not in self._tables.foreign.tables["writes"]:
             return  # written before there were such channels
         begin = {"path": "", "task": "", "idx": -1_000_000}
-        for channel in found.versions:
-            if channel in found.channels or channel.startswith(OWN):
+        for channel in checkpoint.versions:
+            if channel in checkpoint.channels or channel.startswith(OWN):
                 continue
-            read_row = partial(self._delta, found, branch)
-            yield from self._tables.each(
+            read_row = partial(self._delta, checkpoint, branch)
+            yield from self._tables.items_of(
                 Q.deltas_page, begin, read_row, checkpoint=parent, channel=channel, **self._names
             )
 
-    def _delta(self, found: _Checkpoint, branch: _Branch, row: tuple[Any, ...]) -> Iterator[Item | Remark]:
+    def _delta(self, checkpoint: _Checkpoint, branch: _Branch, row: tuple[Any, ...]) -> Iterator[Item | Remark]:
         _, task, idx, kind, data = row
-        place = self._tables.place("writes", f"{self._names['thread']}/{found.id}/{task}/{idx}")
+        place = self._tables.place("writes", f"{self._names['thread']}/{checkpoint.id}/{task}/{idx}")
         try:
             value = unpack(as_text(kind), data)
         except Error as error:
@@ -170,11 +168,7 @@ class _Thread:
             return
         messages = [value] if _is_message(value) else value
         if _are_messages(messages):
-            yield from _new_messages(messages, found, branch, place)
-
-    def _pending(self, newest: str) -> Iterator[Item | Remark]:
-        begin = {"task": "", "idx": -1_000_000}
-        return self._tables.each(Q.writes_page, begin, partial(self._write, newest), checkpoint=newest, **self._names)
+            yield from _new_messages(messages, checkpoint, branch, place)
 
     def _write(self, newest: str, row: tuple[Any, ...]) -> Iterator[Item | Remark]:
         task, idx, channel, kind, data = row
@@ -186,8 +180,8 @@ class _Thread:
             return
         if value is not None or not str(channel).startswith(OWN):
             what, origin = f"{NAME}.{KINDS.get(channel, 'pending')}", ImportedFrom(NAME, f"{newest}/{task}/{idx}")
-            told = {"channel": channel, "value": value}
-            yield ImportedEvent(self._name, named(newest, task, idx), what, told, origin, place)
+            fields = {"channel": channel, "value": value}
+            yield ImportedEvent(self._name, name_of(newest, task, idx), what, fields, origin, place)
 
 
 def _sessions_of(parents: dict[str, str], name: str) -> dict[str, str]:
@@ -198,10 +192,13 @@ def _sessions_of(parents: dict[str, str], name: str) -> dict[str, str]:
         main.add(at)
         at = parents[at]
     last: dict[str, str] = {}
-    for each in reversed(parents):
-        last.setdefault(each, each)
-        last.setdefault(parents[each], last[each])
-    return {each: name if each in main else named(name, f"branch-{last[each]}") for each in parents}
+    for checkpoint in reversed(parents):
+        last.setdefault(checkpoint, checkpoint)
+        last.setdefault(parents[checkpoint], last[checkpoint])
+    return {
+        checkpoint: name if checkpoint in main else name_of(name, f"branch-{last[checkpoint]}")
+        for checkpoint in parents
+    }
 
 
 def _is_message(value: Any) -> bool:
@@ -220,7 +217,7 @@ def _are_messages(value: Any) -> bool:
 
 
 def _new_messages(
-    messages: list[PackedObject], found: _Checkpoint, branch: _Branch, place: str
+    messages: list[PackedObject], checkpoint: _Checkpoint, branch: _Branch, place: str
 ) -> Iterator[Item | Remark]:
     counted = Occurrences()
     for message in messages:
@@ -228,17 +225,17 @@ def _new_messages(
         if not isinstance(fields, dict):
             continue
         id_ = str(fields.get("id") or "")
-        key = named(id_ or counted.key([message.name, fields]))
+        key = name_of(id_ or counted.key([message.name, fields]))
         if key in branch.seen or fields.get("type") == "remove":
             continue
         branch.seen.add(key)
         more = {
-            "checkpoint": found.id,
+            "checkpoint": checkpoint.id,
             CLASS: message.name,
             "name": fields.get("name"),
             "usage": fields.get("usage_metadata"),
         }
-        spot = Spot(branch.session, key, ImportedFrom(NAME, id_, found.at, more), place, branch.calls)
+        spot = Spot(branch.session, key, ImportedFrom(NAME, id_, checkpoint.at, more), place, branch.calls)
         yield from message_items(_as_message(fields), spot)
 
 
@@ -246,12 +243,12 @@ def _as_message(fields: dict[str, Any]) -> dict[str, Any]:
     """A LangChain message in the providers' shape. Calls stand in `tool_calls`; parts that repeat them go."""
     role = ROLES.get(str(fields.get("type")).removesuffix("MessageChunk").lower(), str(fields.get("role") or "user"))
     content = fields.get("content")
-    wanted = [*_listed(fields.get("tool_calls")), *_listed(fields.get("invalid_tool_calls"))]
-    if isinstance(content, list) and wanted:
+    calls = [*_listed(fields.get("tool_calls")), *_listed(fields.get("invalid_tool_calls"))]
+    if isinstance(content, list) and calls:
         content = [
             part for part in content if not (isinstance(part, dict) and part.get("type") in ("tool_use", "tool_call"))
         ]
-    return {**fields, "role": role, "content": content, "tool_calls": wanted}
+    return {**fields, "role": role, "content": content, "tool_calls": calls}
 
 
 def _listed(value: Any) -> list[Any]:

@@ -23,8 +23,8 @@ from perdure_agents.importers.items import (
     Item,
     kind_of,
 )
-from perdure_agents.importers.naming import Calls, Occurrences, named, word
-from perdure_agents.importers.reading import LENIENT, Source
+from perdure_agents.importers.names import Calls, Occurrences, name_of, word
+from perdure_agents.importers.sources import LENIENT, Source
 
 ROLES = {
     "system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant", "ai": "assistant",
@@ -66,7 +66,7 @@ class OneSession:
     def __init__(self, source: Source, format_name: str) -> None:
         self._source = source
         self._format = format_name
-        self._session = named(format_name, source.path.stem)
+        self._session = name_of(format_name, source.path.stem)
         self._begun = False
         self._calls = Calls()
         self._seen = Occurrences()
@@ -77,7 +77,7 @@ class OneSession:
             return
         self._begun = True
         if own_id:
-            self._session = named(self._format, own_id)
+            self._session = name_of(self._format, own_id)
         yield ImportedSession(self._session, self._format, place)
         if facts:
             yield ImportedValue("origin", facts, place, session=self._session)
@@ -97,77 +97,77 @@ def message_items(message: dict[str, Any], spot: Spot) -> Iterator[Item]:
         call = str(message.get("tool_call_id") or message.get("name") or "")
         yield answer(Given(call, content_of(message.get("content")), message.get("status") == "error"), spot)
         return
-    parts, wanted, given = _sorted_parts(message.get("content"))
-    yield from (answer(each, spot) for each in given)
-    wanted += [_chat_call(each) for each in _dicts(message.get("tool_calls"))]
+    parts, calls, results = _sorted_parts(message.get("content"))
+    yield from (answer(part, spot) for part in results)
+    calls += [_chat_call(part) for part in _dicts(message.get("tool_calls"))]
     if isinstance(message.get("function_call"), dict):
-        wanted.append(_chat_call({"id": message["function_call"].get("name"), "function": message["function_call"]}))
-    if parts or wanted or not given:
-        yield turn(ROLES.get(role, "user"), content_of(parts), wanted, spot)
+        calls.append(_chat_call({"id": message["function_call"].get("name"), "function": message["function_call"]}))
+    if parts or calls or not results:
+        yield turn(ROLES.get(role, "user"), content_of(parts), calls, spot)
 
 
-def turn(role: str, content: Any, wanted: list[ImportedCall], spot: Spot) -> ImportedTurn:
+def turn(role: str, content: Any, asked_calls: list[ImportedCall], spot: Spot) -> ImportedTurn:
     """A turn. Only the assistant makes calls; whoever else is said to have made some, was the assistant."""
     calls = tuple(
-        Call(spot.calls.made(each.id, spot.key, number), named(each.tool) if each.tool else "unknown", each.args)
-        for number, each in enumerate(wanted)
+        Call(spot.calls.id_of(call.id, spot.key, number), name_of(call.tool) if call.tool else "unknown", call.args)
+        for number, call in enumerate(asked_calls)
     )
     nothing = None if calls else ""
-    said = nothing if content in (None, "", []) else content
+    text = nothing if content in (None, "", []) else content
     return ImportedTurn(
         session=spot.session,
         key=spot.key,
         role="assistant" if calls else role,
-        content=said,
+        content=text,
         origin=spot.origin,
         place=spot.place,
         calls=calls,
     )
 
 
-def answer(given: Given, spot: Spot) -> ImportedResult:
+def answer(result: Given, spot: Spot) -> ImportedResult:
     """A result."""
-    call = spot.calls.answered(given.call)
-    return ImportedResult(spot.session, call, given.content, spot.origin, spot.place, given.error)
+    call = spot.calls.answered(result.call)
+    return ImportedResult(spot.session, call, result.content, spot.origin, spot.place, result.error)
 
 
 def _sorted_parts(content: Any) -> tuple[Any, list[ImportedCall], list[Given]]:
     """The text, the calls and the results among the parts of a content."""
     if not isinstance(content, list):
         return content, [], []
-    said, wanted, given = [], [], []
+    rest, calls, results = [], [], []
     for part in content:
         kind = kind_of(part)
         if kind in ("tool_use", "server_tool_use"):
-            wanted.append(ImportedCall(str(part.get("id") or ""), str(part.get("name") or ""), part.get("input")))
+            calls.append(ImportedCall(str(part.get("id") or ""), str(part.get("name") or ""), part.get("input")))
         elif kind in ("tool_result", "web_search_tool_result"):
             call, error = str(part.get("tool_use_id") or ""), bool(part.get("is_error"))
-            given.append(Given(call, content_of(part.get("content")), error))
+            results.append(Given(call, content_of(part.get("content")), error))
         else:
-            said.append(part)
-    return said, wanted, given
+            rest.append(part)
+    return rest, calls, results
 
 
 def _chat_call(call: dict[str, Any]) -> ImportedCall:
     function = call.get("function") if isinstance(call.get("function"), dict) else call.get("custom")
     if not isinstance(function, dict):
         return ImportedCall(str(call.get("id") or ""), str(call.get("name") or ""), call.get("args"))
-    given = function.get("arguments", function.get("input"))
-    return ImportedCall(str(call.get("id") or ""), str(function.get("name") or ""), arguments(given))
+    args = function.get("arguments", function.get("input"))
+    return ImportedCall(str(call.get("id") or ""), str(function.get("name") or ""), arguments(args))
 
 
-def arguments(given: Any) -> Any:
+def arguments(raw: Any) -> Any:
     """Arguments that are written as JSON in a text, as what they are; another text stays one."""
-    if not isinstance(given, str):
-        return given
+    if not isinstance(raw, str):
+        return raw
     try:
-        return msgspec.json.decode(given) if given.strip() else {}
+        return msgspec.json.decode(raw) if raw.strip() else {}
     except (msgspec.MsgspecError, UnicodeEncodeError):
         with suppress(ValueError, RecursionError):
-            return LENIENT.decode(given)  # half an emoji is let pass here: see `mending`
+            return LENIENT.decode(raw)  # half an emoji is let pass here: see `text_repair`
     except RecursionError:
         pass
-    return given
+    return raw
 
 
 def content_of(content: Any) -> Any:
@@ -193,7 +193,7 @@ def _part(part: Any) -> Any:
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 # -- OpenAI's Responses ------------------------------------------------------------------------------------------
@@ -240,8 +240,8 @@ def _output(item: dict[str, Any]) -> Given:
     if isinstance(output, dict) and "success" in output:
         failed = output["success"] is False
         output = output.get("content", output)
-    said = item["error"] if output is None and item.get("error") is not None else content_of(output)
-    return Given(str(item.get("call_id") or item.get("id") or ""), said, failed)
+    content = item["error"] if output is None and item.get("error") is not None else content_of(output)
+    return Given(str(item.get("call_id") or item.get("id") or ""), content, failed)
 
 
 def _thought(item: dict[str, Any]) -> str:

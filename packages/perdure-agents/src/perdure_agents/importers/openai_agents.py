@@ -11,9 +11,9 @@ from perdure.stores.statements import Statements
 from perdure_agents.importers.foreign_sqlite import ForeignFile
 from perdure_agents.importers.items import ImportedFrom, ImportedSession, Item, LeftOut, Remark
 from perdure_agents.importers.messages import Spot, response_items
-from perdure_agents.importers.naming import Calls, named
-from perdure_agents.importers.reading import Source
+from perdure_agents.importers.names import Calls, name_of
 from perdure_agents.importers.rows import Tables, as_json, as_text
+from perdure_agents.importers.sources import Source
 
 NAME = "openai-agents"
 Q = Statements("perdure_agents.importers", "openai_agents.sql")
@@ -29,15 +29,15 @@ def read(source: Source) -> Iterator[Item | Remark]:
     with ForeignFile(source.path) as foreign:
         tables = Tables(foreign, source)
         for statement in (Q.sessions_page, Q.strays_page):
-            yield from tables.each(statement, {"after": ""}, partial(_session, tables))
+            yield from tables.items_of(statement, {"after": ""}, partial(_session, tables))
 
 
 def _session(tables: Tables, row: tuple[Any, ...]) -> Iterator[Item | Remark]:
     session = as_text(row[0])
-    name = named(NAME, session)
+    name = name_of(NAME, session)
     yield ImportedSession(name, NAME, tables.place("agent_sessions", session))
     read_row = partial(_message, tables, name, Calls())
-    yield from tables.each(Q.messages_page, {"after": 0}, read_row, session=session)
+    yield from tables.items_of(Q.messages_page, {"after": 0}, read_row, session=session)
 
 
 def _message(tables: Tables, session: str, calls: Calls, row: tuple[Any, ...]) -> Iterator[Item | Remark]:

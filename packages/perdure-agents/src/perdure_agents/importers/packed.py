@@ -54,12 +54,12 @@ def unpack(kind: str, data: bytes) -> Any:
 
 
 def _object(code: int, data: memoryview) -> Any:
-    found = msgspec.msgpack.decode(data, ext_hook=_object)
+    value = msgspec.msgpack.decode(data, ext_hook=_object)
     if code == _SNAPSHOT:
-        return found
-    if code in _KNOWN and isinstance(found, list) and len(found) > 2:
-        return PackedObject(str(found[0]), str(found[1]), found[2])
-    return PackedObject("msgpack", f"ext{code}", found)
+        return value
+    if code in _KNOWN and isinstance(value, list) and len(value) > 2:
+        return PackedObject(str(value[0]), str(value[1]), value[2])
+    return PackedObject("msgpack", f"ext{code}", value)
 
 
 def _revived(value: Any) -> Any:
@@ -106,13 +106,13 @@ def _plain_object(packed: PackedObject) -> Any:
 
 
 def _instant(text: str) -> Any:
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo else text
+    instant = datetime.fromisoformat(text)
+    return instant if instant.tzinfo else text
 
 
 def _decimal(text: str) -> Any:
-    found = Decimal(text)
-    return found if found.is_finite() else text
+    number = Decimal(text)
+    return number if number.is_finite() else text
 
 
 _SCALARS = {"decimal.Decimal": _decimal, "uuid.UUID": UUID, "datetime.datetime": _instant}

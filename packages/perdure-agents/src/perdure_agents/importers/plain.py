@@ -22,8 +22,8 @@ from perdure_agents.importers.items import (
     kind_of,
 )
 from perdure_agents.importers.messages import Spot, is_message, response_items
-from perdure_agents.importers.naming import Calls, named
-from perdure_agents.importers.reading import (
+from perdure_agents.importers.names import Calls, name_of
+from perdure_agents.importers.sources import (
     FileHead,
     Record,
     Source,
@@ -51,9 +51,9 @@ def recognises(head: FileHead) -> bool:
     return bool(head.records) and all(map(is_message, head.records))
 
 
-def holds_messages(found: Any) -> bool:
+def holds_messages(document: Any) -> bool:
     """Whether a document is a session."""
-    listed = _listed(found)
+    listed = _listed(document)
     return bool(listed) and is_item(listed[0])
 
 
@@ -66,11 +66,13 @@ def is_torn_session(path: Path) -> bool:
     return torn is not None and bool(torn.elements) and is_item(torn.elements[0])
 
 
-def _listed(found: Any) -> list[Any]:
-    if isinstance(found, list):
-        return found
-    lists = [found[name] for name in LISTS if isinstance(found.get(name), list)] if isinstance(found, dict) else []
-    return next((each for each in lists if each and is_item(each[0])), [])
+def _listed(document: Any) -> list[Any]:
+    if isinstance(document, list):
+        return document
+    lists = (
+        [document[name] for name in LISTS if isinstance(document.get(name), list)] if isinstance(document, dict) else []
+    )
+    return next((items for items in lists if items and is_item(items[0])), [])
 
 
 def read(source: Source) -> Iterator[Item | Remark]:
@@ -91,15 +93,17 @@ def _read_broken(source: Source, text: str, error: Invalid) -> Iterator[Item | R
     yield LeftOut(source.name, torn.why)
 
 
-def _session_items(found: Any, source: Source) -> Iterator[Item | Remark]:
-    if isinstance(found, dict) and is_message(found):
-        found = [found]
-    facts = found if isinstance(found, dict) else {}
-    name = named(NAME, next((facts[field] for field in IDS if _is_id(facts.get(field))), _own_name(source)))
+def _session_items(document: Any, source: Source) -> Iterator[Item | Remark]:
+    if isinstance(document, dict) and is_message(document):
+        document = [document]
+    facts = document if isinstance(document, dict) else {}
+    name = name_of(NAME, next((facts[field] for field in IDS if _is_id(facts.get(field))), _own_name(source)))
     title = facts.get("title") if isinstance(facts.get("title"), str) else facts.get("name")
     yield ImportedSession(name, NAME, source.name, title if isinstance(title, str) else "")
-    messages = _listed(found)
-    yield from _values(facts, messages, name, source)
+    messages = _listed(document)
+    for field, value in facts.items():
+        if value is not messages:
+            yield ImportedValue(name_of(field), value, f"{source.name}:{field[:80]}", session=name)
     calls = Calls()
     for number, message in enumerate(messages, 1):
         yield from _one(message, number, name, f"{source.name}:[{number - 1}]", calls)
@@ -114,33 +118,27 @@ def _is_id(value: object) -> bool:
     return isinstance(value, (str, int)) and not isinstance(value, bool) and value != ""
 
 
-def _values(facts: dict[str, Any], messages: list[Any], session: str, source: Source) -> Iterator[Item]:
-    for field, value in facts.items():
-        if value is not messages:
-            yield ImportedValue(named(field), value, f"{source.name}:{field[:80]}", session=session)
-
-
 def _one(message: Any, number: int, session: str, place: str, calls: Calls) -> Iterator[Item | Remark]:
     if not is_item(message):
         yield LeftOut(place, "no message: it has no role that is known")
         return
     at = next((str(message[field]) for field in TIMES if message.get(field)), "")
     own = str(message["id"]) if _is_id(message.get("id")) else ""
-    spot = Spot(session, named(own or f"m{number}"), ImportedFrom(NAME, own, at), place, calls)
+    spot = Spot(session, name_of(own or f"m{number}"), ImportedFrom(NAME, own, at), place, calls)
     yield from response_items(message, spot)
 
 
 def _read_lines(source: Source, why: Invalid) -> Iterator[Item | Remark]:
     """JSON lines of messages. A document that is broken and is none of these either is left out as a whole."""
-    name, calls, number = named(NAME, _own_name(source)), Calls(), 0
-    for found in records(source, is_item):
-        if not isinstance(found, Record):
-            yield found
+    name, calls, number = name_of(NAME, _own_name(source)), Calls(), 0
+    for record in records(source, is_item):
+        if not isinstance(record, Record):
+            yield record
             continue
-        if number == 0 and not is_item(found.data):
+        if number == 0 and not is_item(record.data):
             yield LeftOut(source.name, why.message)
             return
         if number == 0:
-            yield ImportedSession(name, NAME, found.place)
+            yield ImportedSession(name, NAME, record.place)
         number += 1
-        yield from _one(found.data, number, name, found.place, calls)
+        yield from _one(record.data, number, name, record.place, calls)

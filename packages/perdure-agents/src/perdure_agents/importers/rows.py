@@ -15,7 +15,7 @@ from perdure.errors import Damaged, Invalid, Unavailable
 from perdure.stores.statements import Statement
 from perdure_agents.importers.foreign_sqlite import ForeignFile
 from perdure_agents.importers.items import Item, LeftOut, Remark
-from perdure_agents.importers.reading import Source
+from perdure_agents.importers.sources import Source
 
 ReadRow = Callable[[tuple[Any, ...]], Iterator[Item | Remark]]
 
@@ -56,7 +56,7 @@ class Tables:
                 return
             begun.add(tuple(after.values()))
 
-    def each(
+    def items_of(
         self, statement: Statement, after: dict[str, Any], read: ReadRow, **params: Any
     ) -> Iterator[Item | Remark]:
         """The result of a function for each of these rows, and the remarks."""

@@ -17,7 +17,7 @@ from perdure.errors import Invalid, Refused, TooLarge
 from perdure.model.limits import VALUE_MAX_DEPTH
 from perdure_agents.importers.items import ImportedRepair, LeftOut
 from perdure_agents.importers.packed import plain
-from perdure_agents.importers.reading import Record, Source, parsed_document, records, text_of
+from perdure_agents.importers.sources import Record, Source, parsed_document, records, text_of
 
 DELIMITERS = "\t,;|"
 CELL_MAX_CHARS = 8 * 1024 * 1024
@@ -41,7 +41,7 @@ def rows_of(source: Source) -> Iterator[Row | LeftOut | ImportedRepair]:
     text = text_of(source.path)
     if text.lstrip()[:1] in ("{", "["):
         yield from _json_rows(text, source)
-    elif source.path.suffix.lower() in CELL_ENDINGS or any(each in _first_line(text) for each in DELIMITERS):
+    elif source.path.suffix.lower() in CELL_ENDINGS or any(delimiter in _first_line(text) for delimiter in DELIMITERS):
         yield from _cells(text, source)
     else:
         yield from _tree_rows(_yaml(text, source), source)
@@ -58,8 +58,8 @@ def _json_rows(text: str, source: Source) -> Iterator[Row | LeftOut | ImportedRe
     try:
         tree = parsed_document(text, source.path)
     except Invalid:
-        for found in records(source, lambda _: True):
-            yield Row(found.data, found.place) if isinstance(found, Record) else found
+        for record in records(source, lambda _: True):
+            yield Row(record.data, record.place) if isinstance(record, Record) else record
         return
     yield from _tree_rows(tree, source)
 
@@ -140,12 +140,12 @@ def _cells(text: str, source: Source) -> Iterator[Row | LeftOut | ImportedRepair
 def _headings(rows: Iterator[list[str]], source: Source) -> list[str]:
     """The first row that says something. Invalid if that is broken or not there: nothing below it can be read."""
     try:
-        found = next((row for row in rows if any(cell.strip() for cell in row)), None)
+        headings = next((row for row in rows if any(cell.strip() for cell in row)), None)
     except csv.Error as error:
         raise Invalid(f"its headings cannot be read: {error}", path=source.name) from None
-    if found is None:
+    if headings is None:
         raise Invalid("the file is empty", path=source.name)
-    return found
+    return headings
 
 
 def _doubled(headings: list[str], place: str) -> Iterator[ImportedRepair]:

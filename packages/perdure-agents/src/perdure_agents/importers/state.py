@@ -1,7 +1,7 @@
 """State files by a small mapping: backlogs, decision indexes, event logs and key–value state.
 
 The user says what the rows are (`--as`). The meaning of a column is guessed from its heading, or said by the user (`--field
-title=Summary`). Columns that mean nothing here are kept beside. Callers: `importing.py`.
+title=Summary`). Columns that mean nothing here are kept beside. Callers: `file_import.py`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from perdure_agents.importers.items import (
     Planned,
     Remark,
 )
-from perdure_agents.importers.naming import Occurrences, named, word
-from perdure_agents.importers.reading import Source
+from perdure_agents.importers.names import Occurrences, name_of, word
 from perdure_agents.importers.sheets import Row, rows_of
+from perdure_agents.importers.sources import Source
 
 NAME = "state"
 UNSAID = "(not written down)"
@@ -100,14 +100,14 @@ class _Reading:
     def __init__(self, source: Source, mapping: Mapping) -> None:
         self._source = source
         self._mapping = mapping
-        self._session = "" if mapping.scope else mapping.session or named(source.path.stem)
+        self._session = "" if mapping.scope else mapping.session or name_of(source.path.stem)
         self._seen = Occurrences()
 
     def items(self) -> Iterator[Item | Remark]:
         if self._session:
             yield ImportedSession(self._session, NAME, self._source.name)
-        found: Iterator[Item | Remark] = (item for row in rows_of(self._source) for item in self._of(row))
-        yield from _in_order(found) if self._mapping.kind == "tasks" else found
+        items: Iterator[Item | Remark] = (item for row in rows_of(self._source) for item in self._of(row))
+        yield from _in_order(items) if self._mapping.kind == "tasks" else items
 
     def _of(self, row: Row | LeftOut | ImportedRepair) -> Iterator[Item | Remark]:
         if not isinstance(row, Row):
@@ -124,18 +124,18 @@ class _Reading:
         if not title:
             yield LeftOut(row.place, fields.why_not("title"))
             return
-        said = fields.text("status").strip().lower()
-        if said not in _STATUS_OF:
-            yield ImportedRepair(row.place, f"the status {said[:40]!r} is not known here: taken as todo")
-        priority = fields.whole("priority")
+        status = fields.text("status").strip().lower()
+        if status not in _STATUS_OF:
+            yield ImportedRepair(row.place, f"the status {status[:40]!r} is not known here: taken as todo")
+        priority = fields.integer("priority")
         if priority is None:
             yield ImportedRepair(
                 row.place, f"the priority {fields.text('priority')[:40]!r} is no whole number: taken as 0"
             )
         key = fields.text("id") or row.name or self._seen.key(title)
         yield Planned(
-            session=self._session, key=named(key), title=title[:200], origin=self._origin(fields), place=row.place,
-            status=_STATUS_OF.get(said, "todo"), detail=fields.rest() or None, priority=priority or 0,
+            session=self._session, key=name_of(key), title=title[:200], origin=self._origin(fields), place=row.place,
+            status=_STATUS_OF.get(status, "todo"), detail=fields.rest() or None, priority=priority or 0,
             labels=fields.words("labels"), needs=fields.words("needs"),
         )  # fmt: skip
 
@@ -146,7 +146,7 @@ class _Reading:
             return
         key = fields.text("id") or row.name or self._seen.key(text)
         yield Decided(
-            session=self._session, key=named(key), text=text, because=fields.text("because").strip() or UNSAID,
+            session=self._session, key=name_of(key), text=text, because=fields.text("because").strip() or UNSAID,
             origin=self._origin(fields), place=row.place, then=fields.text("then") or None,
             outcome=fields.text("outcome").strip() or None, tags=fields.words("tags"),
         )  # fmt: skip
@@ -154,7 +154,7 @@ class _Reading:
     def _event(self, row: Row, fields: _Fields) -> Iterator[Item | Remark]:
         kind = _kind(fields.text("kind"))
         key = fields.text("id") or row.name or self._seen.key(row.cells)
-        yield ImportedEvent(self._session, named(key), kind, fields.rest(), self._origin(fields), row.place)
+        yield ImportedEvent(self._session, name_of(key), kind, fields.rest(), self._origin(fields), row.place)
 
     def _value(self, row: Row, fields: _Fields) -> Iterator[Item | Remark]:
         name = row.name or fields.text("name")
@@ -162,7 +162,7 @@ class _Reading:
             yield LeftOut(row.place, fields.why_not("name"))
             return
         value = row.cells if row.name and set(row.cells) != {"value"} else fields.get("value", fields.rest())
-        yield ImportedValue(named(name), value, row.place, session=self._session, scope=self._mapping.scope)
+        yield ImportedValue(name_of(name), value, row.place, session=self._session, scope=self._mapping.scope)
 
 
 class _Fields:
@@ -171,7 +171,7 @@ class _Fields:
     def __init__(self, row: Row, mapping: Mapping) -> None:
         self._cells = row.cells
         self._taken = {
-            field: found for field in HEADINGS[mapping.kind] if (found := _heading(row.cells, field, mapping))
+            field: heading for field in HEADINGS[mapping.kind] if (heading := _heading(row.cells, field, mapping))
         }
 
     def why_not(self, field: str) -> str:
@@ -190,7 +190,7 @@ class _Fields:
         value = self.get(field)
         return "" if value is None else str(value)
 
-    def whole(self, field: str) -> int | None:
+    def integer(self, field: str) -> int | None:
         """A cell as a whole number; 0 where there is nothing, None where it is none."""
         number = self.text(field).strip().lstrip("Pp") or "0"
         return int(number) if number.removeprefix("-").isdecimal() and len(number) < 9 else None
@@ -199,17 +199,17 @@ class _Fields:
         """A cell as a list: one that is, or a text with commas, semicolons or spaces between."""
         value = self.get(field)
         listed = value if isinstance(value, list) else self.text(field).replace(";", ",").replace(" ", ",").split(",")
-        return tuple(dict.fromkeys(named(str(each).strip()) for each in listed if str(each).strip()))
+        return tuple(dict.fromkeys(name_of(str(word).strip()) for word in listed if str(word).strip()))
 
     def rest(self) -> dict[str, Any]:
         """The columns that have no meaning here."""
-        taken = set(self._taken.values())
-        return {name: value for name, value in self._cells.items() if name not in taken and value not in (None, "")}
+        headings = set(self._taken.values())
+        return {name: value for name, value in self._cells.items() if name not in headings and value not in (None, "")}
 
 
-def _kind(said: str) -> str:
+def _kind(original: str) -> str:
     """A kind that can be emitted: as it was, if it can."""
-    words = [word(part) for part in said.split(".") if part] or ["event"]
+    words = [word(part) for part in original.split(".") if part] or ["event"]
     kind = ".".join(words)
     return kind if len(words) > 1 and not is_reserved(kind) else f"{NAME}.{kind}"
 
@@ -218,26 +218,26 @@ def _heading(cells: dict[str, Any], field: str, mapping: Mapping) -> str | None:
     if field in mapping.fields:
         return mapping.fields[field] if mapping.fields[field] in cells else None
     by_name = {str(name).strip().lower(): name for name in cells}
-    return next((by_name[each] for each in HEADINGS[mapping.kind][field] if each in by_name), None)
+    return next((by_name[heading] for heading in HEADINGS[mapping.kind][field] if heading in by_name), None)
 
 
-def _in_order(found: Iterator[Item | Remark]) -> Iterator[Item | Remark]:
+def _in_order(items: Iterator[Item | Remark]) -> Iterator[Item | Remark]:
     """Tasks behind those that they need. A task that needs one that is not in the file, or itself in the end, goes without."""
     waiting: list[Planned] = []
-    known: set[str] = set()
-    for item in found:
+    keys: set[str] = set()
+    for item in items:
         if isinstance(item, Planned):
             waiting.append(item)
         else:
             yield item
     while waiting:
-        free = [task for task in waiting if set(task.needs) <= known]
-        waiting = [task for task in waiting if set(task.needs) - known] if free else waiting
+        free = [task for task in waiting if set(task.needs) <= keys]
+        waiting = [task for task in waiting if set(task.needs) - keys] if free else waiting
         for task in free or waiting:
-            if lost := set(task.needs) - known:
+            if lost := set(task.needs) - keys:
                 yield ImportedRepair(
                     task.place, f"it needs {', '.join(sorted(lost))[:80]}, which cannot come before it: not kept"
                 )
-            known.add(task.key)
+            keys.add(task.key)
             yield task
         waiting = waiting if free else []

@@ -89,7 +89,7 @@ class Door:
         if self._store is not None:
             await self._store.close()
 
-    def named(self, name: str) -> str:
+    def session_name(self, name: str) -> str:
         """The session that a call means. Invalid if it names none and the server has no default."""
         if name or self.default:
             return name or self.default
@@ -97,28 +97,32 @@ class Door:
 
     async def session(self, name: str) -> AsyncSession:
         """The session that a call means, made if it is new. The server's own has the labels that it was given."""
-        wanted = self.named(name)
-        labels = self._labels if wanted == self.default else ()
-        return await (await self.store()).session(wanted, labels=labels)
+        own_name = self.session_name(name)
+        labels = self._labels if own_name == self.default else ()
+        return await (await self.store()).session(own_name, labels=labels)
 
-    async def once(self, tool: Callable[..., Any], given: dict[str, Any], fn: Callable[[Atomic, str], T]) -> T:
+    async def once(self, tool: Callable[..., Any], arguments: dict[str, Any], fn: Callable[[Atomic, str], T]) -> T:
         """Carry a write out once for the key that a tool was given: `fn(tx, name of the session)`.
 
-        given: its `locals()`. All that it was given is the identity of the request, but the key and the session, where it stands.
+        arguments: its `locals()`. All of them are the identity of the request, but the key and the session, where it stands.
         """
-        found = await self.session(given["session"])
-        asked = _asked(tool, given)
-        return await found.once(given["key"], lambda tx: fn(tx, found.name), asked=asked, about=given.get("about", ()))
+        session = await self.session(arguments["session"])
+        request = _request_of(tool, arguments)
+        return await session.once(
+            arguments["key"], lambda tx: fn(tx, session.name), asked=request, about=arguments.get("about", ())
+        )
 
 
-def _asked(tool: Callable[..., Any], given: dict[str, Any]) -> KeyedRequest:
+def _request_of(tool: Callable[..., Any], arguments: dict[str, Any]) -> KeyedRequest:
     name = tool.__name__.rstrip("_")
-    parameters = {
-        each.name: each for each in inspect.signature(tool).parameters.values() if each.name not in _NO_ARGUMENTS
+    parameters = [it for it in inspect.signature(tool).parameters.values() if it.name not in _NO_ARGUMENTS]
+    values = {parameter.name: arguments[parameter.name] for parameter in parameters}
+    defaults = {
+        parameter.name: parameter.default
+        for parameter in parameters
+        if parameter.default is not inspect.Parameter.empty
     }
-    values = {each: given[each] for each in parameters}
-    defaults = {each: made.default for each, made in parameters.items() if made.default is not inspect.Parameter.empty}
-    before = {each: value for each, value in values.items() if each not in _LATER.get(name, ())}
+    before = {argument: value for argument, value in values.items() if argument not in _LATER.get(name, ())}
     if not values.get("about"):
         before.pop("about", None)
     return KeyedRequest({"tool": name, **differing(values, defaults)}, {"tool": name, **before})
@@ -131,7 +135,7 @@ def door_of(ctx: Context[Any, Any]) -> Door:
     return door
 
 
-def told(fn: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+def with_error_texts(fn: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
     """A tool whose errors are texts that a model can act upon: what was wrong, where, and what to do next."""
 
     @functools.wraps(fn)
@@ -146,7 +150,7 @@ def told(fn: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
 
 def text_of(error: Error) -> str:
     """An error of Perdure for a model."""
-    following = next((said for kind, said in NEXT if isinstance(error, kind)), "Tell the user.")
+    following = next((step for kind, step in NEXT if isinstance(error, kind)), "Tell the user.")
     facts = "".join(f"\n{name}: {str(value)[:200]}" for name, value in error.facts.items() if value is not None)
     return f"{type(error).__name__}: {error}{facts}\nNext: {following}"
 

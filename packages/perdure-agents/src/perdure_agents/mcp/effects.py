@@ -40,8 +40,8 @@ async def effect_begin(
     """Before you change the outside world (push, publish, mail, deploy, pay), write the intent down. The same key and
     arguments give the same effect: look at its state, because an earlier context may have done it already.
     """
-    found = await door_of(ctx).session(session)
-    return _effect((await found.begin(tool, args, kind=kind, key=key, about=about)).record)
+    own_session = await door_of(ctx).session(session)
+    return _effect((await own_session.begin(tool, args, kind=kind, key=key, about=about)).record)
 
 
 async def effect_dispatch(ctx: Ctx, effect: EffectId, key: Key, session: Session = "") -> answers.Effect:
@@ -50,11 +50,11 @@ async def effect_dispatch(ctx: Ctx, effect: EffectId, key: Key, session: Session
     def write(tx: Atomic, _name: str) -> dict[str, Any]:
         return {"attempt": tx.effect(effect).dispatch().record.attempt}
 
-    made = await door_of(ctx).once(effect_dispatch, locals(), write)
+    sent = await door_of(ctx).once(effect_dispatch, locals(), write)
     now = (await (await door_of(ctx).store()).effect(effect)).record
     if now.state is EffectState.IN_DOUBT:
         raise InDoubt(f"the outcome of {effect} is unknown", path="effect")
-    if now.attempt != made["attempt"]:
+    if now.attempt != sent["attempt"]:
         raise Conflict(f"{effect} is at attempt {now.attempt} by now", path="effect", state=now.state.value)
     return _effect(now)
 
@@ -72,9 +72,9 @@ async def effect_commit(
     """Say what came of what you dispatched, as soon as you know."""
 
     def write(tx: Atomic, _name: str) -> str:
-        found = tx.effect(effect)
+        handle = tx.effect(effect)
         return (
-            found.commit(result, about=about) if outcome == "happened" else found.fail(error or "failed", about=about)
+            handle.commit(result, about=about) if outcome == "happened" else handle.fail(error or "failed", about=about)
         ).id
 
     await door_of(ctx).once(effect_commit, locals(), write)
@@ -101,8 +101,8 @@ async def effect_settle(
 
     def write(tx: Atomic, name: str) -> str:
         settled = tx.effect(effect).settle(verdicts[verdict], about=about)
-        said = {"effect": effect, "verdict": verdict, "evidence": evidence}
-        tx.session(name).emit("mcp.settled", said, about=about, refs=[settled.record.ref])
+        event = {"effect": effect, "verdict": verdict, "evidence": evidence}
+        tx.session(name).emit("mcp.settled", event, about=about, refs=[settled.record.ref])
         return settled.id
 
     await door_of(ctx).once(effect_settle, locals(), write)
@@ -125,31 +125,33 @@ async def open_loops(
     """List what is open: effects in doubt, questions to people, open decisions, tasks that somebody is at or that are blocked,
     and the turn that waits for an answer. Look here before you end a session.
     """
-    found = await door_of(ctx).session(session)
+    own_session = await door_of(ctx).session(session)
     store = await door_of(ctx).store()
     whom, damage = about or None, Damage()
     loops = [
-        answers.Loop(kind="effect", id=each.id, text=each.tool, state=each.state.value)
-        for each in damage.rows(await found.effects(open=True, about=whom, limit=limit))
+        answers.Loop(kind="effect", id=row.id, text=row.tool, state=row.state.value)
+        for row in damage.rows(await own_session.effects(open=True, about=whom, limit=limit))
     ]
     loops += [
-        answers.Loop(kind="ask", id=each.id, text=short(each.question), state="not answered")
-        for each in damage.rows(await store.asks(session=found.name, about=whom, limit=limit))
+        answers.Loop(kind="ask", id=row.id, text=short(row.question), state="not answered")
+        for row in damage.rows(await store.asks(session=own_session.name, about=whom, limit=limit))
     ]
     loops += [
-        answers.Loop(kind="decision", id=str(each.seq), text=short(each.text), state="open")
-        for each in damage.rows(await found.decisions(open=True, about=whom, limit=limit))
+        answers.Loop(kind="decision", id=str(row.seq), text=short(row.text), state="open")
+        for row in damage.rows(await own_session.decisions(open=True, about=whom, limit=limit))
     ]
     for status in (TaskStatus.DOING, TaskStatus.BLOCKED):
         loops += [
-            answers.Loop(kind="task", id=str(each.id), text=each.title, state=status.value)
-            for each in damage.rows(await found.tasks(status=status.value, about=whom, limit=limit))
+            answers.Loop(kind="task", id=str(row.id), text=row.title, state=status.value)
+            for row in damage.rows(await own_session.tasks(status=status.value, about=whom, limit=limit))
         ]
-    pending = await damage.apart(found.pending(), None)
-    if pending is not None and (whom is None or await found.turns(after=pending.turn.seq - 1, about=whom, limit=1)):
+    pending = await damage.apart(own_session.pending(), None)
+    if pending is not None and (
+        whom is None or await own_session.turns(after=pending.turn.seq - 1, about=whom, limit=1)
+    ):
         text = short(as_text(pending.turn.content)) or "calls without a result"
         loops.append(answers.Loop(kind="turn", id=str(pending.turn.seq), text=text, state="waits for an answer"))
     following = (
         "Settle doubt first, then close decisions and move tasks." if loops else "Nothing is open: call `ready`."
     )
-    return answers.Loops(session=found.name, loops=loops[:limit], damaged=places(damage), next=following)
+    return answers.Loops(session=own_session.name, loops=loops[:limit], damaged=places(damage), next=following)

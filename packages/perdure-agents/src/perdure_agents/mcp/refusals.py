@@ -19,27 +19,27 @@ _brief.maxstring = _brief.maxother = _brief.maxlong = 60
 _brief.maxlevel = _brief.maxdict = _brief.maxlist = 3
 
 
-def of_unknown(given: Mapping[str, Any], taken: tuple[str, ...]) -> str:
+def of_unknown(arguments: Mapping[str, Any], parameters: tuple[str, ...]) -> str:
     """The text about arguments that a tool does not have: ignored, they would be lost without a word."""
-    unknown = [f"Invalid: {name[:100]}: there is no such argument" for name in given if name not in taken]
-    return _text(unknown, f" This tool takes: {', '.join(taken)}.") if unknown else ""
+    unknown = [f"Invalid: {name[:100]}: there is no such argument" for name in arguments if name not in parameters]
+    return _text(unknown, f" This tool takes: {', '.join(parameters)}.") if unknown else ""
 
 
 def of_wrong(error: ValidationError) -> str:
     """The text about arguments that do not fit the schema."""
-    return _text([_fault(dict(each)) for each in error.errors(include_url=False)])
+    return _text([_fault(dict(fault)) for fault in error.errors(include_url=False)])
 
 
 def _text(faults: list[str], more: str = "") -> str:
-    left = len(faults) - SHOWN_MAX
-    shown = faults[:SHOWN_MAX] + ([f"and {left} more"] if left > 0 else [])
-    return "\n".join([*shown, NEXT + more])
+    rest = len(faults) - SHOWN_MAX
+    lines = faults[:SHOWN_MAX] + ([f"and {rest} more"] if rest > 0 else [])
+    return "\n".join([*lines, NEXT + more])
 
 
 def _fault(wrong: dict[str, Any]) -> str:
     path = ".".join(str(part)[:100] for part in wrong["loc"])
     if wrong["type"] == "missing":
         return f"Invalid: {path}: it is missing"
-    said = str(wrong["msg"]).replace("Input", "it", 1)
-    found = "null" if wrong["input"] is None else _brief.repr(wrong["input"])
-    return f"Invalid: {path}: {said[0].lower()}{said[1:]}, not {found}"
+    message = str(wrong["msg"]).replace("Input", "it", 1)
+    value = "null" if wrong["input"] is None else _brief.repr(wrong["input"])
+    return f"Invalid: {path}: {message[0].lower()}{message[1:]}, not {value}"

@@ -20,8 +20,8 @@ from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import ValidationError
 
 from perdure.version import VERSION
-from perdure_agents.mcp import asking, effects, refusals, tools
-from perdure_agents.mcp.door import Door, told
+from perdure_agents.mcp import effects, questions, refusals, tools
+from perdure_agents.mcp.door import Door, with_error_texts
 from perdure_agents.mcp.pages import add_pages
 
 BODY_MAX_BYTES = 4 * 1024 * 1024
@@ -60,7 +60,7 @@ TOOLS: dict[str, tuple[str, Callable[..., Any], ToolAnnotations]] = {
     "effect_commit": ("Commit an effect", effects.effect_commit, WRITE),
     "effect_settle": ("Settle an effect", effects.effect_settle, WRITE),
     "open_loops": ("Open loops", effects.open_loops, READ),
-    "ask": ("Ask a person", asking.ask, WRITE),
+    "ask": ("Ask a person", questions.ask, WRITE),
 }
 WRITES = tuple(name for name, (_, _, hints) in TOOLS.items() if hints is WRITE)
 
@@ -109,7 +109,7 @@ def make_server(door: Door) -> PerdureServer:
     )  # fmt: skip
     for name, (title, function, hints) in TOOLS.items():
         about = " ".join((function.__doc__ or "").split())
-        server.add_tool(told(function), name=name, title=title, description=about, annotations=hints)
+        server.add_tool(with_error_texts(function), name=name, title=title, description=about, annotations=hints)
     add_pages(server, door)
     return server
 

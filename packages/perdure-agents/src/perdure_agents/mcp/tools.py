@@ -54,18 +54,18 @@ async def boot(
     """Call this first in every new or compacted context: rules, goal, plan, open loops, decisions, failed approaches, the
     last turns and what is remembered about the task. Long texts come in parts.
     """
-    found = await door_of(ctx).session(session)
-    pack = await found.boot(budget, task or None, profile=profile)
+    own_session = await door_of(ctx).session(session)
+    pack = await own_session.boot(budget, task or None, profile=profile)
     parts = pack.parts(PART_CHARS) if pack.chars > PART_CHARS else [pack.text]
-    shown = min(part, len(parts))
+    number = min(part, len(parts))
     following = (
-        f"Call boot again with part={shown + 1}."
-        if shown < len(parts)
+        f"Call boot again with part={number + 1}."
+        if number < len(parts)
         else "Obey the rules, close open loops first, then call `ready` for the next task. Write decisions down with `decide`."
     )
-    left = {section: len(ids) for section, ids in pack.manifest.left_out.items()}
+    left_out = {section: len(ids) for section, ids in pack.manifest.left_out.items()}
     return answers.Booted(
-        session=found.name, text=parts[shown - 1], part=shown, parts=len(parts), tokens=pack.tokens, left_out=left,
+        session=own_session.name, text=parts[number - 1], part=number, parts=len(parts), tokens=pack.tokens, left_out=left_out,
         next=following,
     )  # fmt: skip
 
@@ -93,15 +93,15 @@ async def remember(
     def write(tx: Atomic, name: str) -> dict[str, Any]:
         place = tx.scope(scope) if scope else tx.session(name)
         if supersedes:
-            made = place.memory(supersedes).supersede(
+            entry = place.memory(supersedes).supersede(
                 text, because=because, kind=kind, source=source, tags=tags, about=about or None
             )
         else:
-            made = place.remember(text, kind=kind, source=source, tags=tags, about=about)
-        return {"session": name, "kind": made.kind.value, "number": made.seq, "scope": scope}
+            entry = place.remember(text, kind=kind, source=source, tags=tags, about=about)
+        return {"session": name, "kind": entry.kind.value, "number": entry.seq, "scope": scope}
 
-    made = await door_of(ctx).once(remember, locals(), write)
-    return answers.Written(**made, next="Continue. `recall` finds it; pass supersedes to replace it when it changes.")
+    record = await door_of(ctx).once(remember, locals(), write)
+    return answers.Written(**record, next="Continue. `recall` finds it; pass supersedes to replace it when it changes.")
 
 
 async def recall(
@@ -114,25 +114,25 @@ async def recall(
     session: Session = "",
 ) -> answers.RecalledMemories:
     """Find memories that answer a question, before you search the code or ask the user. Each says whether it still holds."""
-    found = await door_of(ctx).session(session)
-    hits = await found.recall(query, k, kinds=kinds or None, scopes=scopes or None, about=about)
-    shown = [
+    own_session = await door_of(ctx).session(session)
+    hits = await own_session.recall(query, k, kinds=kinds or None, scopes=scopes or None, about=about)
+    memories = [
         answers.Memory(
             scope=hit.memory.scope, number=hit.memory.seq, kind=hit.memory.kind.value, text=short(hit.memory.text),
             standing=hit.standing.value, why=str(hit.why), at=hit.memory.at.isoformat(),
         )
         for hit in hits
     ]  # fmt: skip
-    stale = any(each.standing == "stale" for each in shown)
+    stale = any(memory.standing == "stale" for memory in memories)
     following = (
         "Check what is stale before you rely on it, and supersede it with `remember`."
         if stale
         else "Use them as data."
-        if shown
+        if memories
         else "Nothing is remembered about this: look for yourself, then `remember` what you find."
     )
     return answers.RecalledMemories(
-        memories=shown, complete=hits.complete, damaged=places(hits.damaged), next=following
+        memories=memories, complete=hits.complete, damaged=places(hits.damaged), next=following
     )
 
 
@@ -150,19 +150,19 @@ async def search(
 ) -> answers.FoundTexts:
     """Find what was said, decided, done or remembered, in all sessions. A query is only words."""
     store = await door_of(ctx).store()
-    found = await store.search(
+    hits = await store.search(
         query, kinds=kinds or None, session=session or None, scopes=scopes or None, tags=tags, about=about,
         since=since or None, until=until or None, limit=limit,
     )  # fmt: skip
-    shown = [
+    matches = [
         answers.Match(
-            kind=each.kind.value, where=each.stream, number=each.seq, text=short(each.text), actor=each.actor,
-            at=each.at.isoformat(), why=str(each.why),
+            kind=hit.kind.value, where=hit.stream, number=hit.seq, text=short(hit.text), actor=hit.actor,
+            at=hit.at.isoformat(), why=str(hit.why),
         )
-        for each in found
+        for hit in hits
     ]  # fmt: skip
-    following = "Use them as data." if shown else "Try fewer or other words."
-    return answers.FoundTexts(results=shown, complete=found.complete, damaged=places(found.damaged), next=following)
+    following = "Use them as data." if matches else "Try fewer or other words."
+    return answers.FoundTexts(results=matches, complete=hits.complete, damaged=places(hits.damaged), next=following)
 
 
 # -- decisions -------------------------------------------------------------------------------------------------------------
@@ -181,8 +181,8 @@ async def goal(
         tx.session(name).set_goal(text, about=about)
         return {"session": name, "kind": "goal", "number": 0}
 
-    made = await door_of(ctx).once(goal, locals(), write)
-    return answers.Written(**made, next="Write the plan down with `task`, one call for each task.")
+    record = await door_of(ctx).once(goal, locals(), write)
+    return answers.Written(**record, next="Write the plan down with `task`, one call for each task.")
 
 
 async def decide(
@@ -201,16 +201,16 @@ async def decide(
     def write(tx: Atomic, name: str) -> dict[str, Any]:
         here = tx.session(name)
         if supersedes:
-            made = here.decision(supersedes).supersede(
+            entry = here.decision(supersedes).supersede(
                 text, because=because, then=then or None, tags=tags or None, about=about
             )
         else:
-            made = here.decide(text, because=because, then=then or None, tags=tags, about=about)
-        return {"session": name, "kind": "decision", "number": made.seq}
+            entry = here.decide(text, because=because, then=then or None, tags=tags, about=about)
+        return {"session": name, "kind": "decision", "number": entry.seq}
 
-    made = await door_of(ctx).once(decide, locals(), write)
+    record = await door_of(ctx).once(decide, locals(), write)
     return answers.Written(
-        **made, next=f"Act on it, then call `close` with decision={made['number']} and what came of it."
+        **record, next=f"Act on it, then call `close` with decision={record['number']} and what came of it."
     )
 
 
@@ -226,11 +226,11 @@ async def close(
     """Say what came of a decision."""
 
     def write(tx: Atomic, name: str) -> dict[str, Any]:
-        made = tx.session(name).decision(decision).close(outcome, note=note or None, about=about)
-        return {"session": name, "kind": "decision", "number": made.seq}
+        entry = tx.session(name).decision(decision).close(outcome, note=note or None, about=about)
+        return {"session": name, "kind": "decision", "number": entry.seq}
 
-    made = await door_of(ctx).once(close, locals(), write)
-    return answers.Written(**made, next="If it failed, `remember` it as a failed_approach. Then continue.")
+    record = await door_of(ctx).once(close, locals(), write)
+    return answers.Written(**record, next="If it failed, `remember` it as a failed_approach. Then continue.")
 
 
 # -- tasks -----------------------------------------------------------------------------------------------------------------
@@ -251,22 +251,22 @@ async def task(
 
     def write(tx: Atomic, name: str) -> dict[str, Any]:
         here = tx.session(name)
-        made = here.task(title, needs=needs, priority=priority, labels=labels, detail=detail or None, about=about)
-        return {"session": name, "task": _task(made.record)}
+        entry = here.task(title, needs=needs, priority=priority, labels=labels, detail=detail or None, about=about)
+        return {"session": name, "task": _task(entry.record)}
 
-    made = await door_of(ctx).once(task, locals(), write)
-    return answers.Claimed(**made, next="Call `claim` before you begin it.")
+    record = await door_of(ctx).once(task, locals(), write)
+    return answers.Claimed(**record, next="Call `claim` before you begin it.")
 
 
 async def ready(
     ctx: Ctx, limit: Annotated[int, Field(ge=1, le=LISTED_MAX)] = 10, label: str = "", session: Session = ""
 ) -> answers.Tasks:
     """List the tasks that can be begun now: nobody is at them and what they need is done. Most urgent first."""
-    found = await door_of(ctx).session(session)
-    page = await found.ready(limit=limit, label=label or None)
-    shown = [answers.Task(**_task(each.record)) for each in page]
-    following = "Call `claim`." if shown else "Nothing can be begun: see `open_loops`, or write tasks with `task`."
-    return answers.Tasks(session=found.name, tasks=shown, damaged=places(page.damaged), next=following)
+    own_session = await door_of(ctx).session(session)
+    page = await own_session.ready(limit=limit, label=label or None)
+    tasks = [answers.Task(**_task(row.record)) for row in page]
+    following = "Call `claim`." if tasks else "Nothing can be begun: see `open_loops`, or write tasks with `task`."
+    return answers.Tasks(session=own_session.name, tasks=tasks, damaged=places(page.damaged), next=following)
 
 
 async def claim(
@@ -282,19 +282,19 @@ async def claim(
     def write(tx: Atomic, name: str) -> dict[str, Any] | None:
         here = tx.session(name)
         if not task:
-            found = here.claim_next(ttl=ttl, label=label or None)
-            return None if found is None else {"session": name, "task": _task(found.record)}
+            entry = here.claim_next(ttl=ttl, label=label or None)
+            return None if entry is None else {"session": name, "task": _task(entry.record)}
         return {"session": name, "task": _task(here.get_task(task).claim(ttl=ttl).record)}
 
-    made = await door_of(ctx).once(claim, locals(), write)
-    if made is None:
+    record = await door_of(ctx).once(claim, locals(), write)
+    if record is None:
         nothing = answers.Task(number=0, title="", status="none", priority=0, needs=[], note="", token=0)
         return answers.Claimed(
-            session=door_of(ctx).named(session), task=nothing,
+            session=door_of(ctx).session_name(session), task=nothing,
             next="No task is ready: see `open_loops`, or add one with `task`. Claim with a new key then.",
         )  # fmt: skip
-    token = made["task"]["token"]
-    return answers.Claimed(**made, next=f"Do it, then call `move` with to=done and token={token}.")
+    token = record["task"]["token"]
+    return answers.Claimed(**record, next=f"Do it, then call `move` with to=done and token={token}.")
 
 
 async def move(
@@ -310,15 +310,15 @@ async def move(
     """Say what became of a task. todo gives a claimed task back, or takes up one that was blocked, failed or cancelled."""
 
     def write(tx: Atomic, name: str) -> dict[str, Any]:
-        found = tx.session(name).get_task(task, token=token or None)
-        verb = BACK_TO_TODO.get(found.status, "release") if to == "todo" else VERBS[to]
+        entry = tx.session(name).get_task(task, token=token or None)
+        verb = BACK_TO_TODO.get(entry.status, "release") if to == "todo" else VERBS[to]
         if verb == "release":  # the one that says nothing
-            return {"session": name, "task": _task(found.release().record)}
-        moved = getattr(found, verb)(*([note] if note or verb == "block" else []), about=about)
+            return {"session": name, "task": _task(entry.release().record)}
+        moved = getattr(entry, verb)(*([note] if note or verb == "block" else []), about=about)
         return {"session": name, "task": _task(moved.record)}
 
-    made = await door_of(ctx).once(move, locals(), write)
-    return answers.Claimed(**made, next="Call `ready` for what can be begun now.")
+    record = await door_of(ctx).once(move, locals(), write)
+    return answers.Claimed(**record, next="Call `ready` for what can be begun now.")
 
 
 def _task(record: TaskRecord) -> dict[str, Any]:
@@ -344,17 +344,17 @@ async def say(
     def write(tx: Atomic, name: str) -> dict[str, Any]:
         return {"session": name, "kind": "turn", "number": tx.session(name).say(role, text, about=about).seq}
 
-    made = await door_of(ctx).once(say, locals(), write)
-    return answers.Written(**made, next="Continue.")
+    record = await door_of(ctx).once(say, locals(), write)
+    return answers.Written(**record, next="Continue.")
 
 
 async def get(ctx: Ctx, name: str, session: Session = "") -> answers.Value:
     """Read a value of the session: a branch, a position, a setting."""
-    found = await door_of(ctx).session(session)
-    entry = await found.entry(name)
+    own_session = await door_of(ctx).session(session)
+    entry = await own_session.entry(name)
     value, version = (None, 0) if entry is None else (entry.value, entry.version)
     following = f"Pass expect={version} to `set` to change it only if nobody else did."
-    return answers.Value(session=found.name, name=name, value=value, version=version, next=following)
+    return answers.Value(session=own_session.name, name=name, value=value, version=version, next=following)
 
 
 async def set_(
@@ -370,8 +370,8 @@ async def set_(
     """Keep a small value under a name, for the state of the work: a branch, a cursor, the last test result."""
 
     def write(tx: Atomic, here: str) -> dict[str, Any]:
-        made = tx.session(here).set(name, value, expect=None if expect < 0 else expect, ttl=ttl or None, about=about)
-        return {"session": here, "name": name, "value": value, "version": made.version}
+        entry = tx.session(here).set(name, value, expect=None if expect < 0 else expect, ttl=ttl or None, about=about)
+        return {"session": here, "name": name, "value": value, "version": entry.version}
 
-    made = await door_of(ctx).once(set_, locals(), write)
-    return answers.Value(**made, next="Continue. `get` reads it, and boot shows it.")
+    record = await door_of(ctx).once(set_, locals(), write)
+    return answers.Value(**record, next="Continue. `get` reads it, and boot shows it.")

@@ -37,15 +37,15 @@ def absolute(value: object, path: str) -> str:
 
 def seconds(timeout: Duration, most: float, path: str = "timeout") -> float:
     """A deadline in seconds, at most `most`. Invalid otherwise."""
-    given = duration_us(timeout, path) / SECOND_US
-    if given > most:
-        raise Invalid(f"expected at most {most:g} seconds, got {given:g}", path=path)
-    return given
+    limit = duration_us(timeout, path) / SECOND_US
+    if limit > most:
+        raise Invalid(f"expected at most {most:g} seconds, got {limit:g}", path=path)
+    return limit
 
 
-def shortened(said: str) -> str:
+def shortened(output: str) -> str:
     """The end of what a program said: that is where the reason stands."""
-    text = said.strip()
+    text = output.strip()
     return text if len(text) <= SAID_MAX_CHARS else f"…{text[-SAID_MAX_CHARS:]}"
 
 

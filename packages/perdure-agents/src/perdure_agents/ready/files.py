@@ -45,20 +45,20 @@ def find_file(path: str, content: str | bytes, *, root: str | None = None, expec
     Without `expect` anything else is Absent; with it, what is neither is Unknown: somebody else wrote it in between. Files that a
     dead call has left in the folder are removed.
     """
-    wanted = _sha256(_bytes(content))
+    expected = _sha256(_bytes(content))
     try:
         with _place(path, root, make=False) as (folder, name):
-            found = NO_FILE if folder is None else _found(folder, name)
+            actual = NO_FILE if folder is None else _sha256_of_file(folder, name)
             if folder is not None:
                 remove_left(folder, names_in(folder, TEMPORARY))
-            if folder is not None and found == wanted:
+            if folder is not None and actual == expected:
                 _settle(folder, name)
     except Error as error:
         return Unknown(str(error))
-    if found == wanted:
+    if actual == expected:
         return Happened(_result(path, _bytes(content)))
-    if expect is None or found == expect:
-        return Absent("other content stands there" if found else "there is no such file")
+    if expect is None or actual == expect:
+        return Absent("other content stands there" if actual else "there is no such file")
     return Unknown("neither the old nor the new content stands there: somebody else has written it")
 
 
@@ -75,7 +75,8 @@ def write_file(
     (nothing was changed), Unavailable (nothing was changed: a full disk), InDoubt (it stands there, perhaps not durably).
     """
     data = _bytes(content)
-    _check_expect(expect)
+    if expect is not None and not (isinstance(expect, str) and _SHA256.fullmatch(expect)):
+        raise Invalid("expected a sha256 in hexadecimal, or '' for no file", path="expect")
     with ExitStack() as held:
         with nothing_done_yet():
             folder, name = held.enter_context(_place(path, root, make=True))
@@ -87,7 +88,10 @@ def write_file(
             with translated(path):
                 os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         reach("file.after_rename")
-        _sync_or_doubt(folder, path)
+        try:
+            sync(folder, path)
+        except Error as error:
+            raise InDoubt(f"written, but perhaps not durably: {error.message}", path=path) from error
     reach("file.after_sync")
     return _result(path, data)
 
@@ -111,11 +115,6 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _check_expect(expect: object) -> None:
-    if expect is not None and not (isinstance(expect, str) and _SHA256.fullmatch(expect)):
-        raise Invalid("expected a sha256 in hexadecimal, or '' for no file", path="expect")
-
-
 @contextmanager
 def _place(path: str, root: str | None, *, make: bool) -> Iterator[tuple[int | None, str]]:
     """The folder of the file, opened, and the file's name. None: a folder below `root` is missing. NotFound: the place is."""
@@ -124,26 +123,26 @@ def _place(path: str, root: str | None, *, make: bool) -> Iterator[tuple[int | N
         folder = held.enter_context(opened(ROOT, top))
         if folder is None:
             raise NotFound("no such folder", path=top)
-        for each in folders:
+        for part in folders:
             if make and folder is not None:
-                _make(folder, each)
-            folder = held.enter_context(opened(DIRECTORY, each, folder))
+                _make(folder, part)
+            folder = held.enter_context(opened(DIRECTORY, part, folder))
         yield folder, name
 
 
 def _parts(path: str, root: str | None) -> tuple[str, list[str], str]:
     """The folder that must exist, the folders below it, and the name of the file."""
     if root is None:
-        whole = PurePosixPath(absolute(path, "path"))
-        top, folders = str(whole.parent), []
+        given_path = PurePosixPath(absolute(path, "path"))
+        top, folders = str(given_path.parent), []
     else:
-        whole = PurePosixPath(argument(path, "path"))
-        top, folders = absolute(root, "root"), list(whole.parts[:-1])
-        if whole.is_absolute() or ".." in whole.parts:
+        given_path = PurePosixPath(argument(path, "path"))
+        top, folders = absolute(root, "root"), list(given_path.parts[:-1])
+        if given_path.is_absolute() or ".." in given_path.parts:
             raise Invalid(f"{path[:80]!r} leads out of its root", path="path")
-    if not whole.name or path.endswith("/"):
+    if not given_path.name or path.endswith("/"):
         raise Invalid("expected the path of a file", path="path")
-    return top, folders, whole.name
+    return top, folders, given_path.name
 
 
 def _make(folder: int, name: str) -> None:
@@ -157,13 +156,13 @@ def _mode(folder: int, name: str) -> int | None:
     """The mode of the file that is replaced; None if there is none. Failed if it is no regular file."""
     with translated(name):
         try:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+            mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
         except FileNotFoundError:
             return None
-    if not stat.S_ISREG(found):
-        kind = "a symbolic link" if stat.S_ISLNK(found) else "no regular file"
+    if not stat.S_ISREG(mode):
+        kind = "a symbolic link" if stat.S_ISLNK(mode) else "no regular file"
         raise Failed(f"{name!r} is {kind}, which is not replaced", code="NotAFile", path="path")
-    return stat.S_IMODE(found)
+    return stat.S_IMODE(mode)
 
 
 @contextmanager
@@ -195,14 +194,14 @@ def being_written(root: str, paths: Iterable[str]) -> list[str]:
     return alive
 
 
-def _check_found(folder: int, name: str, expect: str | None, wanted: str) -> None:
+def _check_found(folder: int, name: str, expect: str | None, own: str) -> None:
     """Refuse to replace what was not expected; its own content is, so that a second call is as good as none."""
-    if expect is not None and (found := _found(folder, name)) not in (expect, wanted):
-        said = f"its sha256 is {found}" if found else "there is none"
-        raise Failed(f"not the file that was expected: {said}", code="Changed", path="expect", hint="read it again")
+    if expect is not None and (actual := _sha256_of_file(folder, name)) not in (expect, own):
+        state = f"its sha256 is {actual}" if actual else "there is none"
+        raise Failed(f"not the file that was expected: {state}", code="Changed", path="expect", hint="read it again")
 
 
-def _found(folder: int, name: str) -> str:
+def _sha256_of_file(folder: int, name: str) -> str:
     """The sha256 of the file there; `NO_FILE` if there is none. Damaged if it is a link or no regular file."""
     with opened(FILE, name, folder) as fd:
         if fd is None:
@@ -219,10 +218,3 @@ def _settle(folder: int, name: str) -> None:
         if fd is not None:
             sync(fd, name)
     sync(folder, name)
-
-
-def _sync_or_doubt(folder: int, path: str) -> None:
-    try:
-        sync(folder, path)
-    except Error as error:
-        raise InDoubt(f"written, but perhaps not durably: {error.message}", path=path) from error

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -21,9 +20,9 @@ from perdure.artifacts.descriptors import TEMPORARY
 from perdure.effects.tool import tool
 from perdure.errors import Failed, InDoubt, Invalid, Unavailable
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_text
+from perdure.model.programs import ProgramEnd
 from perdure.model.records.effects import Absent, Happened, Unknown, Verdict
-from perdure.stores.git import program
-from perdure_agents.ready import programs
+from perdure.stores import git
 from perdure_agents.ready.checks import absolute, argument, nothing_done_yet, shortened
 from perdure_agents.ready.files import being_written
 
@@ -44,11 +43,6 @@ _NO_ANSWER = (Failed, Unavailable, InDoubt)
 _DURABLE = ("-c", "core.fsync=committed", "-c", "gc.auto=0", "-c", "maintenance.auto=false")
 # Trailers are read by git's own rules, whatever the configuration says: no line is a comment, and none ends a message.
 _PLAINLY = ("-c", "trailer.separators=:", "-c", "core.commentChar=\x01")
-_ELSEWHERE = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE", "GIT_PREFIX"}
-_UNATTENDED = {
-    "GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", "GIT_EDITOR": ":", "GIT_SEQUENCE_EDITOR": ":",
-    "GIT_MERGE_AUTOEDIT": "no", "GIT_PAGER": "cat", "GIT_LITERAL_PATHSPECS": "1", "GIT_OPTIONAL_LOCKS": "0",
-}  # fmt: skip
 
 
 def find_commit(repo: str, *, key: str, **_: object) -> Verdict:
@@ -79,14 +73,14 @@ def git_commit(
     who = _identity(folder, _author(author)) if author is not None else []
     what = [f"--author={author}"] if author is not None else []
     chosen = ["--", *_paths(paths)] if paths is not None else []
-    said = _with_trailer(folder, _message(message), key)
+    body = _with_trailer(folder, _message(message), key)
     if chosen and (present := _present(folder, chosen[1:])):
         _leave_out_unfinished(folder, present)
-        _asked(folder, "add", "--all", "--", *present, seconds=_COMMIT_SECONDS)
+        _output(folder, "add", "--all", "--", *present, seconds=_COMMIT_SECONDS)
     options = ["--cleanup=whitespace", "--file=-", *what]
     only = ["--only", *chosen] if chosen else []
-    ended = _git(folder, *_DURABLE, *who, "commit", *options, *only, seconds=_COMMIT_SECONDS, stdin=said)
-    return {"sha": _made(folder, key) if ended.exit == 0 else _made_after_all(repo, key, ended)}
+    ended = _git(folder, *_DURABLE, *who, "commit", *options, *only, seconds=_COMMIT_SECONDS, stdin=body)
+    return {"sha": _commit_made(folder, key) if ended.exit == 0 else _made_after_all(repo, key, ended)}
 
 
 def _identity(folder: Path, author: str) -> list[str]:
@@ -105,9 +99,9 @@ def _leave_out_unfinished(folder: Path, paths: Sequence[str]) -> None:
         ended = _git(folder, *listing)
         if ended.exit != 0:
             raise _refusal(folder, ended)
-        found = [os.fsdecode(each) for each in bytes(ended.out).split(b"\0")]
+        names = [os.fsdecode(name) for name in bytes(ended.out).split(b"\0")]
         with nothing_done_yet():
-            alive = being_written(str(folder), [each for each in found if TEMPORARY.fullmatch(each.rpartition("/")[2])])
+            alive = being_written(str(folder), [name for name in names if TEMPORARY.fullmatch(name.rpartition("/")[2])])
         if alive:
             raise Unavailable(f"{alive[0]} is just being written", path="paths", hint="commit when it is finished")
         cut = ended.out.count > len(bytes(ended.out))
@@ -116,25 +110,25 @@ def _leave_out_unfinished(folder: Path, paths: Sequence[str]) -> None:
 def _with_trailer(folder: Path, message: str, key: str) -> bytes:
     """The message with the key's trailer as its last line: among its own trailers, or below. Git would put it before `---`."""
     text = message.rstrip()
-    own = _asked(folder, *_PLAINLY, "interpret-trailers", "--parse", "--no-divider", stdin=f"{text}\n".encode())
+    own = _output(folder, *_PLAINLY, "interpret-trailers", "--parse", "--no-divider", stdin=f"{text}\n".encode())
     return f"{text}{'' if own.strip() else chr(10)}\n{TRAILER}: {_value(key)}\n".encode()
 
 
 def _present(folder: Path, paths: Sequence[str]) -> list[str]:
     """Those that `git add` takes: not those whose deletion is staged, as an attempt that died may have left it."""
-    return [each for each in paths if os.path.lexists(folder / each) or _asked(folder, "ls-files", "--", each)]
+    return [path for path in paths if os.path.lexists(folder / path) or _output(folder, "ls-files", "--", path)]
 
 
-def _made(folder: Path, key: str) -> str:
+def _commit_made(folder: Path, key: str) -> str:
     """The hash of the commit that was just made; of the last one if a hook has taken the trailer out."""
     try:
         recent = _commit_of(folder, key, f"--max-count={_RECENT}", "HEAD")
-        return recent or _asked(folder, "rev-parse", "--verify", "HEAD").strip()
+        return recent or _output(folder, "rev-parse", "--verify", "HEAD").strip()
     except Failed as error:
         raise InDoubt(f"committed, and then {error.message}", path="repo") from error
 
 
-def _made_after_all(repo: str, key: str, ended: programs.ProgramEnd) -> str:
+def _made_after_all(repo: str, key: str, ended: ProgramEnd) -> str:
     """Git said no: nearly always nothing was done, but the branch moves before the index is written. Raises what it said."""
     match find_commit(repo, key=key):
         case Happened(result):
@@ -153,7 +147,7 @@ def find_push(repo: str, remote: str, branch: str, sha: str) -> Verdict:
     try:
         folder = _repository(repo)
         name, ref = _remote_branch(folder, remote, branch)
-        missing = [said for place in _places(folder, name) if (said := _missing(folder, place, ref, _sha(sha)))]
+        missing = [reason for place in _places(folder, name) if (reason := _missing(folder, place, ref, _sha(sha)))]
     except _NO_ANSWER as error:
         return Unknown(str(error))
     return Absent(missing[0]) if missing else Happened({"sha": sha, "branch": branch})
@@ -187,14 +181,16 @@ def git_push(repo: str, remote: str, branch: str, sha: str) -> dict[str, Any]:
     return {"sha": sha, "branch": branch}
 
 
-def _unpushed(ended: programs.ProgramEnd) -> Failed | InDoubt:
+def _unpushed(ended: ProgramEnd) -> Failed | InDoubt:
     """A clear no only where the other side, or git for it, says that this ref was rejected."""
-    said = shortened(str(ended.err))
+    output = shortened(str(ended.err))
     if refused := _NO.search(str(ended.out)):
         why = refused[0].split(chr(9))[-1]
         behind = "non-fast-forward" in why or "fetch first" in why
-        return Failed(f"{why}: {said}", code="Rejected", path="branch", hint="fetch and merge first" if behind else "")
-    return InDoubt(f"git push ended without an answer: {said}", path="remote", hint="ask the remote, or settle it")
+        return Failed(
+            f"{why}: {output}", code="Rejected", path="branch", hint="fetch and merge first" if behind else ""
+        )
+    return InDoubt(f"git push ended without an answer: {output}", path="remote", hint="ask the remote, or settle it")
 
 
 # What comes in -----------------------------------------------------------------------------------------------
@@ -205,10 +201,10 @@ def _repository(repo: object) -> Path:
     folder = Path(absolute(repo, "repo"))
     if not folder.is_dir():
         raise Failed("no such folder", code="NotFound", path="repo")
-    found = folder.resolve()
-    if (asked := _git(found, "rev-parse", "--git-dir")).exit != 0:
-        raise Failed(f"no git repository: {shortened(str(asked.err))}", code="NotFound", path="repo")
-    return found
+    root = folder.resolve()
+    if (answer := _git(root, "rev-parse", "--git-dir")).exit != 0:
+        raise Failed(f"no git repository: {shortened(str(answer.err))}", code="NotFound", path="repo")
+    return root
 
 
 def _message(message: object) -> str:
@@ -229,7 +225,7 @@ def _author(author: object) -> str:
 def _paths(paths: object) -> list[str]:
     if not isinstance(paths, list | tuple) or not paths:
         raise Invalid("expected a list of paths; leave it out for what is staged", path="paths")
-    return [argument(each, f"paths[{at}]") for at, each in enumerate(paths)]
+    return [argument(path, f"paths[{at}]") for at, path in enumerate(paths)]
 
 
 def _value(key: object) -> str:
@@ -245,10 +241,10 @@ def _sha(sha: object) -> str:
 
 def _commit(folder: Path, sha: object) -> str:
     """The hash of a commit that is here. Failed for any other: git takes the hash of all zeros for deleting the branch."""
-    found = _sha(sha)
-    if _git(folder, "cat-file", "-e", f"{found}^{{commit}}").exit != 0:
-        raise Failed(f"there is no commit {found} in this repository", code="NotFound", path="sha")
-    return found
+    own_sha = _sha(sha)
+    if _git(folder, "cat-file", "-e", f"{own_sha}^{{commit}}").exit != 0:
+        raise Failed(f"there is no commit {own_sha} in this repository", code="NotFound", path="sha")
+    return own_sha
 
 
 def _remote_branch(folder: Path, remote: object, branch: object) -> tuple[str, str]:
@@ -267,8 +263,8 @@ def _remote_branch(folder: Path, remote: object, branch: object) -> tuple[str, s
 def _commit_of(folder: Path, key: str, *which: str) -> str | None:
     """The newest commit among them that has the key's trailer; None if there is none."""
     value = _value(key)
-    shown = f"--format=%H %(trailers:key={TRAILER},valueonly,separator=%x20)"
-    listed = _asked(folder, *_PLAINLY, "log", "--encoding=UTF-8", shown, *which)
+    form = f"--format=%H %(trailers:key={TRAILER},valueonly,separator=%x20)"
+    listed = _output(folder, *_PLAINLY, "log", "--encoding=UTF-8", form, *which)
     commits = [line.split() for line in listed.splitlines()]
     return next((words[0] for words in commits if value in words[1:]), None)
 
@@ -294,14 +290,14 @@ def _has_ancestor(folder: Path, remote: str, ref: str, now: str, sha: str) -> bo
     """Whether the remote's branch contains the commit; fetches what it has if that is not here. Failed if git cannot tell."""
     if _git(folder, "cat-file", "-e", f"{now}^{{commit}}").exit != 0:
         quiet = ["--quiet", "--no-tags", "--no-write-fetch-head", "--refmap=", "--no-recurse-submodules"]
-        _asked(folder, "fetch", *quiet, "--", remote, ref)
+        _output(folder, "fetch", *quiet, "--", remote, ref)
     ended = _git(folder, "merge-base", "--is-ancestor", sha, now)
     if ended.exit not in (0, 1):
         raise Failed(f"git cannot tell: {shortened(str(ended.err))}", code="Git", path="sha")
     return ended.exit == 0
 
 
-def _asked(folder: Path, *command: str, seconds: float = _ASK_SECONDS, stdin: bytes = b"") -> str:
+def _output(folder: Path, *command: str, seconds: float = _ASK_SECONDS, stdin: bytes = b"") -> str:
     """The output of git. Failed, or InDoubt beside another git, if it says no."""
     ended = _git(folder, *command, seconds=seconds, stdin=stdin)
     if ended.exit != 0:
@@ -309,28 +305,20 @@ def _asked(folder: Path, *command: str, seconds: float = _ASK_SECONDS, stdin: by
     return str(ended.out)
 
 
-def _refusal(folder: Path, ended: programs.ProgramEnd) -> Failed | InDoubt:
+def _refusal(folder: Path, ended: ProgramEnd) -> Failed | InDoubt:
     """Git's no. Beside another git's lock it is doubt: that one may be this effect's, left by a caller that died."""
-    said = shortened(str(ended.err) or str(ended.out))
-    if lock := _LOCKED.search(said):
+    output = shortened(str(ended.err) or str(ended.out))
+    if lock := _LOCKED.search(output):
         hint = f"if no git is running in {folder}, a crash left the lock: rm -- {shlex.quote(lock[1])}"
-        return InDoubt(f"another git is at work: {said}", path="repo", hint=hint)
+        return InDoubt(f"another git is at work: {output}", path="repo", hint=hint)
     if ended.timed_out:
-        return Failed(f"git was killed at its deadline: {said}", code="TimedOut", path="repo")
-    return Failed(f"git said no: {said}", code="Git", path="repo")
+        return Failed(f"git was killed at its deadline: {output}", code="TimedOut", path="repo")
+    return Failed(f"git said no: {output}", code="Git", path="repo")
 
 
-def _git(folder: Path, *command: str, seconds: float = _ASK_SECONDS, stdin: bytes = b"") -> programs.ProgramEnd:
-    """Run git in that very repository, never in one around it. Failed if there is no git."""
-    with tempfile.TemporaryFile() as given:
-        given.write(stdin)
-        given.seek(0)
-        try:
-            return programs.run([program(), *command], cwd=str(folder), env=_env(folder), seconds=seconds, stdin=given)
-        except OSError as error:
-            raise Failed(f"git cannot be run: {error}", code="NoGit") from error
-
-
-def _env(folder: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
-    return {**kept, **_UNATTENDED, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
+def _git(folder: Path, *command: str, seconds: float = _ASK_SECONDS, stdin: bytes = b"") -> ProgramEnd:
+    """Run git in that very repository. Failed if there is no git."""
+    try:
+        return git.work(folder, seconds, *command, stdin=stdin)
+    except OSError as error:
+        raise Failed(f"git cannot be run: {error}", code="NoGit") from error

@@ -224,9 +224,11 @@ def _result(answer: HttpAnswer, *, safe: bool) -> dict[str, Any]:
         if not answer.has_length:
             error.facts["length_unknown"] = True
         raise error
-    kept = {name: headers[name] for name in ("Content-Type", "Location", "ETag") if "\0" not in headers.get(name, "\0")}
+    kept_headers = {
+        name: headers[name] for name in ("Content-Type", "Location", "ETag") if "\0" not in headers.get(name, "\0")
+    }
     return {
-        "status": status, "headers": kept, "body": _value(answer), "truncated": answer.is_longer,
+        "status": status, "headers": kept_headers, "body": _value(answer), "truncated": answer.is_longer,
         "length_unknown": not answer.has_length,
     }  # fmt: skip
 
@@ -284,15 +286,15 @@ def _moved(status: int, where: str | None) -> Failed:
 
 def _refusal(answer: HttpAnswer) -> Error:
     status, headers = answer.status, answer.headers
-    said = f"{status}: {shortened(answer.body.decode(errors='replace').replace(chr(0), ' '))}".removesuffix(": ")
+    message = f"{status}: {shortened(answer.body.decode(errors='replace').replace(chr(0), ' '))}".removesuffix(": ")
     if status in _LATER:
         later = headers.get("Retry-After")
         hint = f"it says: retry after {later:.40}" if later else ""
         return Unavailable(
-            said, path="url", hint=hint, status=status, retry_after=_seconds_until(later, headers.get("Date"))
+            message, path="url", hint=hint, status=status, retry_after=_seconds_until(later, headers.get("Date"))
         )
     if status in _DOUBT or not 200 <= status < 500:  # below 200: not the answer yet
         moved = headers.get("Location") if status in (301, 302) else None
         hint = f"it has moved to {moved:.200}" if moved else "call it again with the same key"
-        return InDoubt(said, path="url", hint=hint, status=status)
-    return Failed(said, code=f"Http{status}", path="url", status=status)
+        return InDoubt(message, path="url", hint=hint, status=status)
+    return Failed(message, code=f"Http{status}", path="url", status=status)

@@ -1,8 +1,9 @@
 """A shell command with a marker: a file, named by the key, that says whether the command began and how it ended.
 
-Called through the ledger (`session.act(shell, "make test")`). The marker is made by a wrapper (`programs`) that outlives its
-caller and comes into being once: under one key a command runs at most once on this machine, however many processes call it, and a
-second call joins the first. Keeps P3, P4 and P15. Markers may be deleted when their effects are settled; not before.
+Called through the ledger (`session.act(shell, "make test")`). The marker is made by a process of its own (`wrapper`) that
+outlives its caller, and comes into being once: under one key a command runs at most once on this machine, however many
+processes call it, and a second call joins the first. Markers may be deleted when their effects are settled; not before.
+Keeps P3, P4 and P15.
 """
 
 from __future__ import annotations
@@ -22,18 +23,24 @@ import msgspec
 
 from perdure.effects.tool import tool
 from perdure.errors import Failed, InDoubt, Invalid, KeyReused, Unavailable
+from perdure.model import programs
 from perdure.model.ids import new_uid
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_text
 from perdure.model.records.effects import Absent, Happened, Unknown, Verdict
 from perdure.model.values import digest
 from perdure.planes.reading.durations import Duration
-from perdure_agents.ready import programs
+from perdure_agents.ready import wrapper
 from perdure_agents.ready.checks import absolute, argument, nothing_done_yet, seconds, shortened
 
 TIMEOUT_MAX_SECONDS: Final = 3_600.0
 _LATE_SECONDS = 30.0  # for the wrapper to start, and to kill and record after the deadline
 _PAUSE_SECONDS = 0.02
 _NAME_MAX_CHARS = 200
+_PACKAGES = (
+    str(Path(programs.__file__).parents[2]),
+    str(Path(wrapper.__file__).parents[2]),
+)  # the folders of the two packages
+_WRAPPER = "import sys; sys.path += sys.argv[1:]; from perdure_agents.ready.wrapper import main; sys.exit(main())"
 
 Command = str | Sequence[str]
 
@@ -52,10 +59,10 @@ def marker_folder(path: str | None = None) -> str:
     None: `perdure/markers` below $XDG_STATE_HOME, or ~/.local/state. A probe that finds no folder cannot say Absent.
     """
     folder = _folder(path)
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    for each in reversed(missing):
-        each.mkdir(mode=0o700, exist_ok=True)
-        programs.sync(each.parent)
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    for parent in reversed(missing):
+        parent.mkdir(mode=0o700, exist_ok=True)
+        wrapper.sync(parent.parent)
     return str(folder)
 
 
@@ -113,15 +120,15 @@ def shell(
     Raises Failed (another exit status, killed; what it did until then stays), KeyReused (the key had another command),
     Unavailable (it did not begin), InDoubt (it began, and nobody knows how it ended).
     """
-    given = _order(command, cwd, env, seconds(timeout, TIMEOUT_MAX_SECONDS))
+    order = _order(command, cwd, env, seconds(timeout, TIMEOUT_MAX_SECONDS))
     _check_ok(ok)
-    deadline = time.monotonic() + given["seconds"] + _LATE_SECONDS
+    deadline = time.monotonic() + order["seconds"] + _LATE_SECONDS
     with nothing_done_yet():
         path = _made_folder(markers) / _name(key)
         begun = {"key": key, "digest": _digest(command, cwd, env)}
     if not path.exists():
         temporary = path.with_name(f".begun-{new_uid().hex()}")
-        _carry_out({**given, "marker": str(path), "temporary": str(temporary), "begun": begun})
+        _carry_out({**order, "marker": str(path), "temporary": str(temporary), "begun": begun})
     ended = _ended(path, begun, deadline)
     if not _is_good(ended, ok):
         raise _failure(ended)
@@ -148,7 +155,7 @@ def _argv(command: object) -> list[str]:
     if not isinstance(command, list | tuple) or not command:
         raise Invalid("expected a command as text, or as a list of texts", path="command")
     argument(command[0], "command[0]")
-    return [check_text(each, f"command[{at}]") for at, each in enumerate(command)]
+    return [check_text(word, f"command[{at}]") for at, word in enumerate(command)]
 
 
 def _env(env: object) -> dict[str, str]:
@@ -164,7 +171,7 @@ def _env(env: object) -> dict[str, str]:
 
 
 def _check_ok(ok: object) -> None:
-    if not isinstance(ok, list | tuple) or not all(type(each) is int and 0 <= each <= 255 for each in ok):
+    if not isinstance(ok, list | tuple) or not all(type(status) is int and 0 <= status <= 255 for status in ok):
         raise Invalid(f"expected exit statuses from 0 to 255, got {ok!r}", path="ok")
 
 
@@ -237,45 +244,45 @@ def _ended(path: Path, begun: Mapping[str, str], deadline: float) -> Mapping[str
             return marker.ended
         if not running or time.monotonic() > deadline:
             hint = "look what it did, then settle it"
-            said = "is still running" if running else "died before its end was recorded"
-            raise InDoubt(f"the command began and {said}", path=str(path), hint=hint)
+            state = "is still running" if running else "died before its end was recorded"
+            raise InDoubt(f"the command began and {state}", path=str(path), hint=hint)
         time.sleep(_PAUSE_SECONDS)
 
 
 def _carry_out(order: Mapping[str, Any]) -> None:
     """Run the wrapper to its end. Unavailable if it did not begin; how the command ended is in the marker."""
-    wrapper = _started()
+    child = _started()
     try:
-        _, said = wrapper.communicate(json.dumps(order).encode(), timeout=order["seconds"] + _LATE_SECONDS)
+        _, output = child.communicate(json.dumps(order).encode(), timeout=order["seconds"] + _LATE_SECONDS)
     except subprocess.TimeoutExpired:
         return  # the marker says what is known
     finally:
-        _leave(wrapper)
-    if wrapper.returncode not in (programs.BEGAN, programs.EXISTS) and not Path(order["marker"]).exists():
-        raise Unavailable(f"the command did not begin: {shortened(said.decode(errors='replace'))}", path="markers")
+        _leave(child)
+    if child.returncode not in (wrapper.BEGAN, wrapper.EXISTS) and not Path(order["marker"]).exists():
+        raise Unavailable(f"the command did not begin: {shortened(output.decode(errors='replace'))}", path="markers")
 
 
 def _started() -> subprocess.Popen[bytes]:
     """The wrapper, waiting for its order; in a session of its own, so that it outlives us."""
-    argv = [sys.executable, "-I", "-S", programs.__file__]
+    argv = [sys.executable, "-I", "-S", "-c", _WRAPPER, *_PACKAGES]
     try:
-        return subprocess.Popen(  # noqa: S603
-            argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+        return programs.start(
+            argv, env=os.environ, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
     except OSError as error:
         raise Unavailable(f"the command did not begin: {error}") from error
 
 
-def _leave(wrapper: subprocess.Popen[bytes]) -> None:
+def _leave(child: subprocess.Popen[bytes]) -> None:
     """When the call is interrupted, or the wrapper is late: it ends its command and records that."""
-    if wrapper.poll() is None:
-        wrapper.terminate()
+    if child.poll() is None:
+        child.terminate()
         try:
-            wrapper.wait(2 * programs.GRACE_SECONDS)
+            child.wait(2 * programs.GRACE_SECONDS)
         except subprocess.TimeoutExpired:
-            wrapper.kill()
-            wrapper.wait()
-    for pipe in (wrapper.stdin, wrapper.stderr):
+            child.kill()
+            child.wait()
+    for pipe in (child.stdin, child.stderr):
         if pipe is not None:
             pipe.close()
 
@@ -300,6 +307,6 @@ def _how(ended: Mapping[str, Any]) -> str:
 
 
 def _failure(ended: Mapping[str, Any]) -> Failed:
-    said = shortened((ended["stderr"] or {}).get("text") or (ended["stdout"] or {}).get("text") or "")
+    output = shortened((ended["stderr"] or {}).get("text") or (ended["stdout"] or {}).get("text") or "")
     code = "Stopped" if ended["stopped"] else "TimedOut" if ended["timed_out"] else "ExitStatus"
-    return Failed(f"the command {_how(ended)}" + (f": {said}" if said else ""), code=code, exit=ended["exit"])
+    return Failed(f"the command {_how(ended)}" + (f": {output}" if output else ""), code=code, exit=ended["exit"])

@@ -11,8 +11,8 @@ import pytest
 
 import forked
 import perdure
-from perdure_agents.hosts import ingesting
-from perdure_agents.hosts.known import CAP_CHARS, HOSTS
+from perdure_agents.hosts import transcripts
+from perdure_agents.hosts.catalog import CAP_CHARS, HOSTS
 from perdure_agents.hosts.workspace import workspace_of
 
 Run = subprocess.CompletedProcess[str]
@@ -170,7 +170,7 @@ def test_a_mark_that_is_lost_costs_no_turn_and_adds_none(place: Place) -> None:
     place.say("one", "two")
     place.keep()
     with place.open() as store:
-        marks = store.scope(ingesting.scope_of(place.session))
+        marks = store.scope(transcripts.scope_of(place.session))
         for entry in marks.entries():
             marks.unset(entry.name)
     place.keep()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from perdure.errors import Invalid, NotFound, Refused
-from perdure_agents.hosts import checking, configuring, plans
-from perdure_agents.hosts.known import HOSTS
+from perdure_agents.hosts import host_checks, installation, plans
+from perdure_agents.hosts.catalog import HOSTS
 from perdure_agents.hosts.plans import Wanted, expanded
 
 WANTED = Wanted(("/usr/bin/perdure",), "sqlite:////srv/agent.db")
@@ -57,9 +57,9 @@ def write(root: Path, files: dict[str, str]) -> None:
         (root / name).write_text(text)
 
 
-def install(host: str, root: Path, home: Path, wanted: Wanted = WANTED) -> list[configuring.FileChange]:
-    changes = configuring.planned(HOSTS[host], root, wanted)
-    configuring.install(HOSTS[host], root, changes, home)
+def install(host: str, root: Path, home: Path, wanted: Wanted = WANTED) -> list[installation.FileChange]:
+    changes = installation.planned(HOSTS[host], root, wanted)
+    installation.install(HOSTS[host], root, changes, home)
     return changes
 
 
@@ -75,10 +75,10 @@ def test_install_again_and_undo(root: Path, home: Path, host: str, existing: boo
     assert install(host, root, home) == []
     assert tree(root) == installed
     assert not [each for each in installed if each.endswith("-new")]
-    configuring.undo(HOSTS[host], root, home)
+    installation.undo(HOSTS[host], root, home)
     assert tree(root) == before
     with pytest.raises(NotFound):
-        configuring.undo(HOSTS[host], root, home)
+        installation.undo(HOSTS[host], root, home)
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -111,7 +111,7 @@ def test_another_store_is_written_over_the_first_and_undone_whole(root: Path, ho
     assert install(host, root, home, Wanted(("perdure",), "sqlite:////other.db"))
     commands = [text for text in tree(root).values() if text and b"perdure" in text]
     assert not [text for text in commands if b"agent.db" in text]
-    configuring.undo(HOSTS[host], root, home)
+    installation.undo(HOSTS[host], root, home)
     assert tree(root) == before
 
 
@@ -145,7 +145,7 @@ def test_a_file_that_was_changed_since_keeps_the_change(root: Path, home: Path) 
     changed["model"] = "mine"
     settings.write_text(json.dumps(changed))
     install("claude-code", root, home)  # a second install in between loses nothing either
-    configuring.undo(HOSTS["claude-code"], root, home)
+    installation.undo(HOSTS["claude-code"], root, home)
     now = json.loads(settings.read_text())
     assert now == {**json.loads(THEIRS["claude-code"][".claude/settings.local.json"]), "model": "mine"}
     assert (root / ".mcp.json").read_text() == THEIRS["claude-code"][".mcp.json"]
@@ -156,7 +156,7 @@ def test_an_install_that_was_killed_can_be_undone_to_the_byte(
 ) -> None:
     write(root, THEIRS["claude-code"])
     before = tree(root)
-    real = configuring._replace
+    real = installation._replace
     left: list[None] = []
 
     def dying(path: Path, *args: Any) -> None:
@@ -167,12 +167,12 @@ def test_an_install_that_was_killed_can_be_undone_to_the_byte(
 
     for written in range(4):  # the record, then three files
         left[:] = [None] * written
-        monkeypatch.setattr(configuring, "_replace", dying)
+        monkeypatch.setattr(installation, "_replace", dying)
         with pytest.raises(KeyboardInterrupt):
             install("claude-code", root, home)
-        monkeypatch.setattr(configuring, "_replace", real)
-        if configuring.read_record(HOSTS["claude-code"], root, home) is not None:
-            configuring.undo(HOSTS["claude-code"], root, home)
+        monkeypatch.setattr(installation, "_replace", real)
+        if installation.read_record(HOSTS["claude-code"], root, home) is not None:
+            installation.undo(HOSTS["claude-code"], root, home)
         assert tree(root) == before
 
 
@@ -213,16 +213,16 @@ def test_times_are_in_the_unit_of_the_host(root: Path, home: Path) -> None:
 
 
 def test_the_looks_of_the_doctor(root: Path, home: Path) -> None:
-    assert checking.examine(root, home) == []
-    assert checking.examine(root, home, "codex")[0].severity == "error"
+    assert host_checks.examine(root, home) == []
+    assert host_checks.examine(root, home, "codex")[0].severity == "error"
     install("claude-code", root, home, Wanted(("/no/such/perdure",), ""))
-    found = {each.check: each for each in checking.examine(root, home)}
+    found = {each.check: each for each in host_checks.examine(root, home)}
     assert found["connected"].severity == "error"
     assert found["configured"].severity == "ok"
     assert found["trusted"].severity == "warning"
     assert found["allowed"].severity == "ok"
     (root / ".mcp.json").write_text("{}")
-    again = {each.check: each for each in checking.examine(root, home)}
+    again = {each.check: each for each in host_checks.examine(root, home)}
     assert again["configured"].severity == "warning"
     assert "names no server" in again["connected"].says
 

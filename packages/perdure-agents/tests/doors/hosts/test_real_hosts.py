@@ -23,8 +23,8 @@ pytest.importorskip("mcp")
 
 import perdure
 from doors.hosts.loopback import Model
-from perdure_agents.hosts import configuring
-from perdure_agents.hosts.known import HOSTS
+from perdure_agents.hosts import installation
+from perdure_agents.hosts.catalog import HOSTS
 from perdure_agents.hosts.plans import Wanted
 from perdure_agents.hosts.workspace import workspace_of
 
@@ -65,8 +65,8 @@ class Host:
             "IS_SANDBOX": "1",
         }  # fmt: skip
         wanted = Wanted((sys.executable, "-m", "perdure"), self.url)
-        changes = configuring.planned(HOSTS[name], self.root, wanted)
-        configuring.install(HOSTS[name], self.root, changes, self.home)
+        changes = installation.planned(HOSTS[name], self.root, wanted)
+        installation.install(HOSTS[name], self.root, changes, self.home)
         self.session = workspace_of(self.root).session
         with self.open() as store:
             session = store.session(self.session, labels=workspace_of(self.root).labels)

@@ -23,7 +23,7 @@ from mcp_types import ElicitResult
 
 import perdure
 from doors.mcp.calls import BEFORE, READS, SESSION, WRITES
-from perdure_agents.mcp.door import Door, _asked
+from perdure_agents.mcp.door import Door, _request_of
 from perdure_agents.mcp.server import TOOLS, make_server
 from perdure_agents.mcp.server import WRITES as WRITING
 from runtime.crew import until
@@ -221,7 +221,7 @@ def test_a_mark_of_before_is_compared_as_each_tool_spelled_it(name: str, about: 
     given = {each: f"a {each}" for each in inspect.signature(tool).parameters} | {"about": about}
     spelled = {"tool": name, **{each: given[each] for each in SPELLED[name].split()}}
     is_asked = about and "about" in inspect.signature(tool).parameters
-    assert _asked(tool, given).before == {**spelled, **({"about": about} if is_asked else {})}
+    assert _request_of(tool, given).before == {**spelled, **({"about": about} if is_asked else {})}
 
 
 def test_a_refused_request_is_not_kept_under_its_key(tmp_path: Path) -> None:

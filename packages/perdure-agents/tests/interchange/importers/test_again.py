@@ -16,8 +16,8 @@ import perdure
 from import_fixtures import Take
 from interchange.importers.telling import ours
 from perdure.planes.conversation import turns
-from perdure_agents.importers import writing
-from perdure_agents.importers.importing import import_files
+from perdure_agents.importers import item_writer
+from perdure_agents.importers.file_import import import_files
 from perdure_agents.importers.report import ImportReport
 
 LINES = [
@@ -79,11 +79,11 @@ KILLED = """
 import os, sys
 from pathlib import Path
 import perdure
-from perdure_agents.importers import writing
-from perdure_agents.importers.importing import import_files
+from perdure_agents.importers import item_writer
+from perdure_agents.importers.file_import import import_files
 
-writing.BATCH_ITEMS = 7
-left, inner = int(sys.argv[3]), writing.write
+item_writer.BATCH_ITEMS = 7
+left, inner = int(sys.argv[3]), item_writer.write
 
 def write(tx, batch):
     global left
@@ -93,7 +93,7 @@ def write(tx, batch):
         os._exit(9)  # before the commit
     return done
 
-writing.write = write
+item_writer.write = write
 with perdure.open(sys.argv[1]) as store:
     import_files(store, [Path(sys.argv[2])])
 """
@@ -116,7 +116,7 @@ def test_control_a_writer_without_keys_says_things_twice(
     store: Any, take: Take, tmp_path: Path, whole: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inner = turns.say
-    monkeypatch.setattr(writing.turns, "say", lambda *args, key, **rest: inner(*args, key=None, **rest))
+    monkeypatch.setattr(item_writer.turns, "say", lambda *args, key, **rest: inner(*args, key=None, **rest))
     take(written(tmp_path, 1))
     take(written(tmp_path, 1))
     assert told(store)[0] == [("user", "say 0"), ("user", "say 0")]
@@ -142,12 +142,12 @@ def test_somebody_who_went_on_with_the_session_is_not_disturbed(store: Any, take
 
 def test_commits_are_small(store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    inner = writing.write
-    monkeypatch.setattr(writing, "write", lambda tx, batch: sizes.append(len(batch)) or inner(tx, batch))
-    monkeypatch.setattr(writing, "BATCH_ITEMS", 10)
+    inner = item_writer.write
+    monkeypatch.setattr(item_writer, "write", lambda tx, batch: sizes.append(len(batch)) or inner(tx, batch))
+    monkeypatch.setattr(item_writer, "BATCH_ITEMS", 10)
     import_files(store, [written(tmp_path)])
     assert max(sizes) == 10
-    monkeypatch.setattr(writing, "BATCH_BYTES", 10)
+    monkeypatch.setattr(item_writer, "BATCH_BYTES", 10)
     sizes.clear()
     import_files(store, [written(tmp_path)])
     assert max(sizes) == 1
@@ -166,7 +166,7 @@ def test_two_who_import_the_same_at_once_import_it_once(
     tmp_path: Path, whole: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, file = f"sqlite:///{tmp_path}/both.db", written(tmp_path)
-    monkeypatch.setattr(writing, "BATCH_ITEMS", 5)
+    monkeypatch.setattr(item_writer, "BATCH_ITEMS", 5)
     perdure.open(url).close()
     barrier = threading.Barrier(3)
 

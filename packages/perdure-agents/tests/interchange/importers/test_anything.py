@@ -22,12 +22,12 @@ from perdure_agents.importers import (
     messages,
     plain,
 )
+from perdure_agents.importers.item_writer import import_items
 from perdure_agents.importers.items import ImportedFrom
 from perdure_agents.importers.messages import Spot
-from perdure_agents.importers.naming import Calls
-from perdure_agents.importers.reading import Source
+from perdure_agents.importers.names import Calls
 from perdure_agents.importers.report import ReportInProgress
-from perdure_agents.importers.writing import import_items
+from perdure_agents.importers.sources import Source
 
 ODD = [None, [], {}, "", "\0", -1, 1.5, 2**70, {"type": []}, [{"type": {}, "text": None}], ["x"], {"role": [], "$": 1}]
 Path_ = tuple[Any, ...]
@@ -92,7 +92,7 @@ def test_events_of_adk_and_messages_of_langgraph() -> None:
         {"function_response": {"id": "c", "name": "f", "response": {"error": "x"}}},
         {"inline_data": {"mime_type": "image/png", "data": "eA=="}}]}}  # fmt: skip
     for odd in changed(event):
-        import_items(None, google_adk._said(odd, spot), ReportInProgress())
+        import_items(None, google_adk._message_items(odd, spot), ReportInProgress())
     fields = {**MESSAGE, "type": "ai", "invalid_tool_calls": [{"id": "i", "name": "f", "args": "x"}]}
     for odd in changed(fields):
         import_items(None, messages.message_items(langgraph._as_message(odd), spot), ReportInProgress())

@@ -18,11 +18,11 @@ import pytest
 
 from import_fixtures import FOREIGN, Take
 from interchange.importers.telling import ours
-from perdure_agents.importers import claude_code, reading
+from perdure_agents.importers import claude_code, sources
 from perdure_agents.importers.items import ImportedRepair, ImportedTurn, LeftOut
 from perdure_agents.importers.langgraph import Q
-from perdure_agents.importers.reading import Source
 from perdure_agents.importers.rows import Tables
+from perdure_agents.importers.sources import Source
 
 TEXTS = [f"line {number} — ü" for number in range(8)]
 LINES = [
@@ -68,7 +68,7 @@ DAMAGES: dict[str, tuple[Damage, tuple[int, ...], bool]] = {
 def test_what_is_whole_is_taken_and_the_rest_is_listed(
     tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "LINE_MAX_BYTES", 4000 if damage == "too long" else 10**6)
+    monkeypatch.setattr(sources, "LINE_MAX_BYTES", 4000 if damage == "too long" else 10**6)
     how, lost, remarked = DAMAGES[damage]
     for at in range(len(LINES)):
         file = tmp_path / "s.jsonl"

@@ -18,8 +18,8 @@ import yaml
 from import_fixtures import Take
 from perdure.errors import Invalid, NotFound
 from perdure.model.limits import VALUE_MAX_DEPTH
-from perdure_agents.importers import importing
-from perdure_agents.importers.importing import import_files
+from perdure_agents.importers import file_import
+from perdure_agents.importers.file_import import import_files
 from perdure_agents.importers.packed import PackedObject, plain, unpack
 from perdure_agents.importers.state import Mapping
 
@@ -196,7 +196,7 @@ def test_a_name_with_everything_in_it(store: Any, take: Take, tmp_path: Path) ->
 
 
 def test_too_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "FILES_MAX", 3)
+    monkeypatch.setattr(file_import, "FILES_MAX", 3)
     for number in range(4):
         (tmp_path / f"{number}.json").write_text("[]")
     with pytest.raises(Invalid, match="more than 3"):

@@ -15,7 +15,7 @@ import pytest
 from import_fixtures import FOREIGN, Take
 from interchange.importers.telling import ours
 from perdure import errors
-from perdure_agents.importers.importing import import_files
+from perdure_agents.importers.file_import import import_files
 
 CLAUDE = FOREIGN / "claude-code" / "5d1c0f7e-1111-4222-8333-444455556666.jsonl"
 CLAUDE_SESSION = "claude-code/5d1c0f7e-1111-4222-8333-444455556666"

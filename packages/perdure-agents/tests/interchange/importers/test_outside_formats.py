@@ -14,7 +14,7 @@ import pytest
 DIARY = """
 from perdure_agents.importers.formats import ImportFormat
 from perdure_agents.importers.items import ImportedFrom, ImportedTurn, LeftOut, ImportedSession
-from perdure_agents.importers.reading import each_record
+from perdure_agents.importers.sources import each_record
 
 
 def recognises(head):

@@ -79,10 +79,10 @@ def alternating(floor: Callable[[], Rate], act: Callable[[], Rate], rounds: int 
     """Measure a short task several times, each between two floors: the round in the middle counts. A machine that is busy for
     a moment spoils one of them, and not the figure.
     """
-    found = sorted(
-        (between(floor, act) for _ in range(rounds)), key=lambda each: each[1].per_second / each[0].per_second
+    pairs = sorted(
+        (between(floor, act) for _ in range(rounds)), key=lambda pair: pair[1].per_second / pair[0].per_second
     )
-    return found[rounds // 2]
+    return pairs[rounds // 2]
 
 
 def users_environment() -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import perdure
 from perdure_evaluate.bench.case import Benchmark, Context, Figure, at_least, at_most
-from perdure_evaluate.bench.filling import say_many
+from perdure_evaluate.bench.raw_events import say_many
 
 BATCH = 500
 
@@ -31,14 +31,16 @@ def looking_back(context: Context) -> list[Figure]:
     with context.scratch() as folder, perdure.open(f"sqlite:///{folder}/bench.db") as store:
         session = _filled(store, turns)
         folded_s, then = _seconds(lambda: session.at(turns // 2))
-        diff_s, found = _seconds(lambda: then.diff(session))
+        diff_s, diff = _seconds(lambda: then.diff(session))
         fork_s, _ = _seconds(lambda: session.fork(at=turns // 2, name="fork"))
-    said = len(found.turns_added)
+    turns_since = len(diff.turns_added)
     return [
         at_least(
             "folding a past into memory", turns / 2 / folded_s, 5_000, "events/s", f"{turns // 2:,} in {folded_s:.2f} s"
         ),
-        at_least("turns since, compared", said / diff_s, 10_000, "turns/s", f"{said:,} in {diff_s:.2f} s"),
+        at_least(
+            "turns since, compared", turns_since / diff_s, 10_000, "turns/s", f"{turns_since:,} in {diff_s:.2f} s"
+        ),
         at_most("a fork from the middle", fork_s * 1000, 100, "ms", f"of {turns:,} turns: what was said is shared"),
     ]
 

@@ -9,29 +9,29 @@ from pathlib import Path
 
 from perdure.errors import Error, Invalid
 from perdure_evaluate.bench import (
-    booting,
-    carrying,
-    lining,
+    boots,
+    bundles,
+    log_lines,
     past,
-    reading,
-    recalling,
-    running,
-    working,
-    writing,
+    reads,
+    recall,
+    runs,
+    workers,
+    writes,
 )
 from perdure_evaluate.bench.case import Benchmark, Context, Figure
 
-_KINDS = (writing, reading, recalling, running, working, past, lining, carrying, booting)
+_KINDS = (writes, reads, recall, runs, workers, past, log_lines, bundles, boots)
 CASES: dict[str, Benchmark] = {case.name: case for kind in _KINDS for case in kind.CASES}
 
 
 def chosen(names: Iterable[str]) -> list[Benchmark]:
     """The cases of these names; all when none is named."""
-    wanted = list(names) or list(CASES)
-    for name in wanted:
+    selection = list(names) or list(CASES)
+    for name in selection:
         if name not in CASES:
             raise Invalid(f"no case {name!r}; there are {', '.join(CASES)}", path="case")
-    return [CASES[name] for name in wanted]
+    return [CASES[name] for name in selection]
 
 
 def run(

@@ -34,13 +34,13 @@ class BenchReport:
         self.rows: list[tuple[str, Figure]] = []
         self.skipped: dict[str, str] = {}
 
-    def tell(self, case: Benchmark, found: list[Figure] | str) -> None:
+    def tell(self, case: Benchmark, outcome: list[Figure] | str) -> None:
         """Take one case's figures, or the reason why there are none."""
-        if isinstance(found, str):
-            self.skipped[case.name] = found
-            note(f"{case.name}: {found}")
+        if isinstance(outcome, str):
+            self.skipped[case.name] = outcome
+            note(f"{case.name}: {outcome}")
         else:
-            self.rows += [(case.name, figure) for figure in found]
+            self.rows += [(case.name, figure) for figure in outcome]
             note(f"{case.name}: done")
 
     def record(self, *, scale: float, met: bool) -> dict[str, Any]:

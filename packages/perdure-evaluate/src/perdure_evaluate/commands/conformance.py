@@ -46,19 +46,19 @@ def conformance(
 
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
-    found = conform(worker, ConformancePlan(faults=faults, workers=workers, seed=seed), note, keep)
-    facts = msgspec.to_builtins(found)
+    report = conform(worker, ConformancePlan(faults=faults, workers=workers, seed=seed), note, keep)
+    facts = msgspec.to_builtins(report)
     if as_json:
-        say_json(facts | {"conforms": found.conforms})
+        say_json(facts | {"conforms": report.conforms})
     else:
-        say_facts({name: _shown(value) for name, value in facts.items()})
-    if not found.conforms:
+        say_facts({name: _text_of(value) for name, value in facts.items()})
+    if not report.conforms:
         raise Failed(
             "the worker does not conform", code="Nonconforming", path="worker", hint="--keep DIR keeps the logs"
         )
 
 
-def _shown(value: object) -> str:
+def _text_of(value: object) -> str:
     match value:
         case []:
             return "0"

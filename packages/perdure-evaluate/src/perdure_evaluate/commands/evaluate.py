@@ -70,7 +70,7 @@ TRIES_MAX = 1000
 @click.option("--list", "listing", is_flag=True, help="The subjects, tasks and faults that there are.")
 @json_option
 @log_options
-def evaluate(*, case_id: str | None, tries: int, listing: bool, as_json: bool, **asked: Any) -> None:
+def evaluate(*, case_id: str | None, tries: int, listing: bool, as_json: bool, **options: Any) -> None:
     """Kill agents at every boundary, on any store, and count what really happened in the outside world.
 
     Writes scorecard.json, report.html and cases.jsonl. If it is stopped or killed itself, it continues where it was. Exits with
@@ -80,12 +80,12 @@ def evaluate(*, case_id: str | None, tries: int, listing: bool, as_json: bool, *
     if listing:
         _list(as_json=as_json)
     elif case_id is not None:
-        install = asked["install_peers"]
-        sys.exit(_replay(case_id, asked["seed"], asked["out"], tries=tries, install=install, as_json=as_json))
+        install = options["install_peers"]
+        sys.exit(_replay(case_id, options["seed"], options["out"], tries=tries, install=install, as_json=as_json))
     elif tries != 1:
         raise Invalid("--tries is for a single case", path="tries", hint="name the case: --case ID")
     else:
-        sys.exit(_evaluate(as_json=as_json, **asked))
+        sys.exit(_evaluate(as_json=as_json, **options))
 
 
 def _evaluate(
@@ -104,12 +104,12 @@ def _evaluate(
         ledger = stack.enter_context(run.Ledger(out, chosen))
         url, without = run.server_for(own, stack, out)
         planned = plan.make(own, tasks, faults, chosen, lacking | without)
-        told = _told(stack, planned, quiet=as_json)
+        progress = _progress(stack, planned, quiet=as_json)
         workers = jobs or run.cores()
         until = time.monotonic() + seconds
-        run.evaluate(planned, ledger, postgres=url, jobs=workers, until=until, told=told, count=count)
+        run.evaluate(planned, ledger, postgres=url, jobs=workers, until=until, progress=progress, count=count)
         words = {"subjects": subjects, "tasks": tasks, "faults": faults, "seed": (str(chosen),), "budget": (budget,)}
-        card = scorecard.made(planned, ledger, out, _command(words | ({"cases": (str(count),)} if count else {})))
+        card = scorecard.sum_up(planned, ledger, out, _command(words | ({"cases": (str(count),)} if count else {})))
     _write(card, out)
     _say(card, out, as_json=as_json)
     return 0 if card.valid and all(_holds(card, name) for name in held) else 1
@@ -117,14 +117,14 @@ def _evaluate(
 
 def _command(words: dict[str, tuple[str, ...]]) -> str:
     """The line that asks for the same."""
-    given = [f"--{name} {shlex.quote(','.join(values))}" for name, values in words.items() if values]
-    return " ".join(["perdure evaluate", *given])
+    options = [f"--{name} {shlex.quote(','.join(values))}" for name, values in words.items() if values]
+    return " ".join(["perdure evaluate", *options])
 
 
 def _holds(card: Scorecard, name: str) -> bool:
     """Whether a subject stood all that it was put to. One that was skipped, or never tried, has not shown it."""
-    found = card.subjects.get(name)
-    return found is not None and found.total.ran > 0 and not found.total.failed
+    subject = card.subjects.get(name)
+    return subject is not None and subject.total.ran > 0 and not subject.total.failed
 
 
 def _seconds(budget: str) -> float:
@@ -161,14 +161,14 @@ class EvaluationLines:
                 self._said = time.monotonic()
                 note(f"{counted(self._ended, 'case')}; now {case.id}")
 
-    def ends(self, shown: ShownCase) -> None:
+    def ends(self, outcome: ShownCase) -> None:
         """Say what failed, once for a subject, task and fault."""
         with self._mutex:
             self._ended += 1
-            cell = (shown.case.subject, shown.case.task, shown.case.fault)
-            if cell not in self._seen and (shown.score.failed or shown.broken):
+            cell = (outcome.case.subject, outcome.case.task, outcome.case.fault)
+            if cell not in self._seen and (outcome.score.failed or outcome.broken):
                 self._seen.add(cell)
-                note(f"{shown.case.id}: {'BROKEN' if shown.broken else ', '.join(shown.score.failed)}")
+                note(f"{outcome.case.id}: {'BROKEN' if outcome.broken else ', '.join(outcome.score.failed)}")
 
 
 class Quiet(EvaluationLines):
@@ -177,7 +177,7 @@ class Quiet(EvaluationLines):
     def begins(self, case: Case) -> None:
         """Nothing."""
 
-    def ends(self, shown: ShownCase) -> None:
+    def ends(self, outcome: ShownCase) -> None:
         """Nothing."""
 
 
@@ -195,7 +195,7 @@ class Live(EvaluationLines):
         )
 
 
-def _told(stack: ExitStack, planned: EvaluationPlan, *, quiet: bool) -> Any:
+def _progress(stack: ExitStack, planned: EvaluationPlan, *, quiet: bool) -> Any:
     if quiet:
         return Quiet()
     for what, why in planned.skipped.items():
@@ -223,14 +223,15 @@ def _say(card: Scorecard, out: Path, *, as_json: bool) -> None:
         Column("stranded", lambda row: row[1].sums["stranded"]), Column("guessed", lambda row: row[1].sums["guessed"]),
         Column("recovers", lambda row: _milliseconds(row[1].recover_median_seconds)),
     )  # fmt: skip
-    say_table(columns, [(name, each.total) for name, each in card.subjects.items()])
-    for fault, each in card.controls.items():
-        if not each.case:
+    say_table(columns, [(name, subject.total) for name, subject in card.subjects.items()])
+    for fault, control in card.controls.items():
+        if not control.case:
             note(
-                f"the control of {fault} ({each.subject}) was NOT caught in {counted(each.tried, 'case')}: {fault} proves nothing"
+                f"the control of {fault} ({control.subject}) was NOT caught in {counted(control.tried, 'case')}: "
+                f"{fault} proves nothing"
             )
-    for said in card.broken:
-        note(f"could not be tried: {said}")
+    for problem in card.broken:
+        note(f"could not be tried: {problem}")
     click.echo(f"{'valid' if card.valid else 'NOT VALID'}; {out / 'report.html'}, {out / 'scorecard.json'}")
 
 
@@ -255,20 +256,20 @@ def _replay(case_id: str, seed: int | None, out: Path, *, tries: int, install: b
         url, without = run.server_for([case.subject], stack, place)
         if lacking := lacking | without:
             raise Invalid(lacking[case.subject], path="case")
-        shown = run.show_one(case, chosen, url, tries)
+        outcome = run.show_one(case, chosen, url, tries)
     if as_json:
-        say_json(msgspec.to_builtins(shown))
+        say_json(msgspec.to_builtins(outcome))
     else:
-        _say_case(shown)
-    return 1 if shown.score.failed or shown.broken else 0
+        _say_case(outcome)
+    return 1 if outcome.score.failed or outcome.broken else 0
 
 
-def _say_case(shown: ShownCase) -> None:
-    score = shown.score
+def _say_case(outcome: ShownCase) -> None:
+    score = outcome.score
     say_facts(
-        {"case": shown.case.id, "violations": score.failed or "none", "where": shown.note, "broken": shown.broken}
+        {"case": outcome.case.id, "violations": score.failed or "none", "where": outcome.note, "broken": outcome.broken}
     )
-    for number, life in enumerate(shown.lives, 1):
+    for number, life in enumerate(outcome.lives, 1):
         click.echo(f"life {number}: {life}")
     for line in score.detail:
         click.echo(line)
@@ -282,15 +283,15 @@ def _list(*, as_json: bool) -> None:
     from perdure_evaluate.recovery.subjects import SUBJECTS, load  # noqa: PLC0415
     from perdure_evaluate.recovery.tasks import TASKS  # noqa: PLC0415
 
-    found = {
+    by_kind = {
         "subjects": {name: load(name).about for name in SUBJECTS},
         "tasks": {name: task.about for name, task in TASKS.items()},
         "faults": {name: fault.about for name, fault in FAULTS.items()},
     }
     if as_json:
-        say_json(found)
+        say_json(by_kind)
         return
-    rows = [(kind.removesuffix("s"), name, about) for kind, names in found.items() for name, about in names.items()]
+    rows = [(kind.removesuffix("s"), name, about) for kind, names in by_kind.items() for name, about in names.items()]
     say_table(
         (Column("kind", lambda row: row[0]), Column("name", lambda row: row[1]), prose("about", lambda row: row[2])),
         rows,

@@ -128,18 +128,18 @@ def outside(arrivals: Arrivals, strike: Callable[[str], None]) -> LocalServer:
 
     class Outside(JsonConnection):
         def do_GET(self) -> None:
-            asked = parse_qs(urlsplit(self.path).query)
-            what = asked.get("what", [""])[0]
+            query = parse_qs(urlsplit(self.path).query)
+            what = query.get("what", [""])[0]
             self.reply(200, json.dumps({"arrived": arrivals.count_of(what)}).encode())
 
         def do_POST(self) -> None:
-            said = json.loads(self.body())
+            body = json.loads(self.body())
             if self.path == "/step":
-                self.reply(200, json.dumps({"ran": arrivals.step(said["what"])}).encode())
+                self.reply(200, json.dumps({"ran": arrivals.step(body["what"])}).encode())
                 return
             try:
                 strike("outside-before")
-                arrived = arrivals.arrive(said["what"], said.get("key"))
+                arrived = arrivals.arrive(body["what"], body.get("key"))
                 strike("outside-after")
             except Severed:
                 self.close_connection = True

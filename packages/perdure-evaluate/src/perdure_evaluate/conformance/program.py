@@ -73,8 +73,8 @@ def conform(
         raise Invalid(f"there is no command {' '.join(command[:1])!r}", path="worker", hint="give its path")
     if folder is not None:
         return _Conformance(command, plan, tell, folder).run()
-    with tempfile.TemporaryDirectory(prefix="perdure-conformance-") as made:
-        return _Conformance(command, plan, tell, Path(made)).run()
+    with tempfile.TemporaryDirectory(prefix="perdure-conformance-") as temporary:
+        return _Conformance(command, plan, tell, Path(temporary)).run()
 
 
 class _Conformance:
@@ -109,7 +109,7 @@ class _Conformance:
 
     def _carry_on(self) -> None:
         """Until the plan is fulfilled and every run is over; or nothing moves any more."""
-        seen: Any = None
+        last_state: Any = None
         while True:
             open_runs = self._open_runs()
             if not self._faults.done and len(open_runs) < 3 * len(self._slots):
@@ -117,9 +117,9 @@ class _Conformance:
             if not open_runs and self._faults.done and all(map(self._is_over, self._started)):
                 return
             self._act_as_person(open_runs)
-            state = [(each["id"], each["status"], each["token"]) for each in open_runs], self._faults.hard
-            if state != seen:
-                seen, self._moved_at = state, time.monotonic()
+            state = [(run["id"], run["status"], run["token"]) for run in open_runs], self._faults.hard
+            if state != last_state:
+                last_state, self._moved_at = state, time.monotonic()
             self._tell_now(len(open_runs))
             failures = [slot.failure for slot in self._slots if slot.failure]
             if failures or time.monotonic() - self._moved_at > self._plan.patience_seconds:
@@ -137,10 +137,10 @@ class _Conformance:
     def _start_one(self) -> dict[str, Any]:
         number = len(self._started) + 1
         script = self._script(number)
-        made = self._served.ask("POST", "/v1/runs", {"agent": AGENT, "args": [script]}, key=f"run-{number}")
-        assert made.status == 201, made.body
-        self._started[made.said["id"]] = script
-        return made.said
+        answer = self._served.ask("POST", "/v1/runs", {"agent": AGENT, "args": [script]}, key=f"run-{number}")
+        assert answer.status == 201, answer.body
+        self._started[answer.content["id"]] = script
+        return answer.content
 
     def _script(self, number: int) -> list[Any]:
         """The work of a run: a checkpoint somewhere, and every kind of thing over a few runs."""
@@ -156,23 +156,23 @@ class _Conformance:
         return ops
 
     def _open_runs(self) -> list[dict[str, Any]]:
-        found = [
-            each
+        runs = [
+            run
             for status in ("ready", "running", "waiting", "parked")
-            for each in self._served.ask("GET", f"/v1/runs?status={status}&limit=200").said["items"]
+            for run in self._served.ask("GET", f"/v1/runs?status={status}&limit=200").content["items"]
         ]
-        return [*{each["id"]: each for each in found}.values()]
+        return [*{run["id"]: run for run in runs}.values()]
 
     def _is_over(self, run: str) -> bool:
         """Whether a run has ended. Listings by status miss one whose status changes between them."""
-        return self._served.ask("GET", f"/v1/runs/{run}").said["status"] in ENDED
+        return self._served.ask("GET", f"/v1/runs/{run}").content["status"] in ENDED
 
     # -- the person ------------------------------------------------------------------------------------------------
 
     def _act_as_person(self, open_runs: list[dict[str, Any]]) -> None:
         """Answer, send the signals that are awaited, settle doubt, and let parked runs continue."""
-        for asked in self._served.ask("GET", "/v1/asks?limit=200").said["items"]:
-            self._served.ask("POST", f"/v1/asks/{_quoted(asked['id'])}/answer", {"value": "yes"})
+        for ask in self._served.ask("GET", "/v1/asks?limit=200").content["items"]:
+            self._served.ask("POST", f"/v1/asks/{_quoted(ask['id'])}/answer", {"value": "yes"})
         for run in open_runs:
             if run["status"] == "waiting" and run["reason"] in ("signal", "doubt", "landing"):
                 self._see_to(run)
@@ -181,11 +181,11 @@ class _Conformance:
                 self._served.ask("POST", f"/v1/runs/{run['id']}/unpark")
 
     def _see_to(self, run: dict[str, Any]) -> None:
-        for wait in self._served.ask("GET", f"/v1/runs/{run['id']}/waits").said:
+        for wait in self._served.ask("GET", f"/v1/runs/{run['id']}/waits").content:
             if wait["kind"] == "signal":
                 sent = {"name": wait["name"], "payload": {"go": True}}
                 self._served.ask("POST", f"/v1/runs/{run['id']}/signals", sent, key=f"signal-{wait['seq']}")
-        for effect in self._served.ask("GET", f"/v1/runs/{run['id']}/effects").said:
+        for effect in self._served.ask("GET", f"/v1/runs/{run['id']}/effects").content:
             if effect["state"] == "in_doubt":
                 self._settle(effect)
 
@@ -209,12 +209,12 @@ class _Conformance:
         stranded: list[str] = []
         calls = 0
         for run, script in self._started.items():
-            found = self._served.ask("GET", f"/v1/runs/{run}").said
-            if found["status"] not in ENDED:
-                stranded.append(f"run {run} is {found['status']} ({found['reason']})")
+            record = self._served.ask("GET", f"/v1/runs/{run}").content
+            if record["status"] not in ENDED:
+                stranded.append(f"run {run} is {record['status']} ({record['reason']})")
                 continue
-            if found["status"] != "completed" or len(found["result"]) != len(script):
-                lost.append(f"run {run} is {found['status']}: {found['error'] or found['result']}")
+            if record["status"] != "completed" or len(record["result"]) != len(script):
+                lost.append(f"run {run} is {record['status']}: {record['error'] or record['result']}")
             for kind, name in _acts(script):
                 calls += 1
                 self._count_call(run, kind, name, lost, twice)
@@ -223,11 +223,11 @@ class _Conformance:
         struck = self._faults.struck
         return ConformanceReport(
             command=self._command, runs=len(self._started), calls=calls,
-            kills=sum(struck[each] for each in KILLS), pauses=sum(struck[each] for each in PAUSES),
-            server_kills=self._served.kills, faults={each.value: count for each, count in sorted(struck.items())},
+            kills=sum(struck[fault] for fault in KILLS), pauses=sum(struck[fault] for fault in PAUSES),
+            server_kills=self._served.kills, faults={fault.value: count for fault, count in sorted(struck.items())},
             settled=self._settled, seconds=round(seconds, 1), lost=lost, twice=twice, stranded=stranded,
-            unfenced=[each for slot in self._slots for each in slot.unfenced],
-            unequal=[each for slot in self._slots for each in slot.unequal], trouble=self._trouble,
+            unfenced=[answer for slot in self._slots for answer in slot.unfenced],
+            unequal=[answer for slot in self._slots for answer in slot.unequal], trouble=self._trouble,
         )  # fmt: skip
 
     def _count_call(self, run: str, kind: str, name: str, lost: list[str], twice: list[str]) -> None:
@@ -239,26 +239,26 @@ class _Conformance:
             twice.append(f"{kind} call {name} of run {run} was done {done} times")
 
     def _count_children(self, run: str, script: list[Any], lost: list[str], twice: list[str]) -> None:
-        wanted = sum(op[0] == "child" for op in script)
-        found = len(self._served.ask("GET", f"/v1/runs?parent={run}&limit=200").said["items"])
-        if found != wanted:
-            (lost if found < wanted else twice).append(f"run {run} has {found} children, not {wanted}")
+        due = sum(op[0] == "child" for op in script)
+        count = len(self._served.ask("GET", f"/v1/runs?parent={run}&limit=200").content["items"])
+        if count != due:
+            (lost if count < due else twice).append(f"run {run} has {count} children, not {due}")
 
     def _verify(self) -> None:
-        found = self._served.ask("GET", "/v1/verify")
-        if found.status != 200 or found.said.get("problems"):
-            self._trouble.append(f"verify: {found.body[:500]!r}")
+        answer = self._served.ask("GET", "/v1/verify")
+        if answer.status != 200 or answer.content.get("problems"):
+            self._trouble.append(f"verify: {answer.body[:500]!r}")
 
 
 def _acts(script: list[Any]) -> list[tuple[str, str]]:
     """The calls of a script: kind and name."""
-    found: list[tuple[str, str]] = []
+    calls: list[tuple[str, str]] = []
     for op in script:
         if op[0] == "act":
-            found.append((op[1], op[2]))
+            calls.append((op[1], op[2]))
         elif op[0] == "both":
-            found += _acts(op[1:])
-    return found
+            calls += _acts(op[1:])
+    return calls
 
 
 def _quoted(text: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import http.client
 import json
 import os
 import random
@@ -25,7 +24,7 @@ from typing import Any, NamedTuple
 
 import perdure
 from perdure.errors import Unavailable
-from perdure.model.http_client import PlainConnection
+from perdure.model.http_client import BROKEN, PlainConnection
 from perdure.planes.access import tokens
 from perdure.planes.access.tokens import CONTROL, TokenRole
 from perdure.runtime.callers import caller_of
@@ -63,8 +62,8 @@ class ServerAnswer(NamedTuple):
     body: bytes
 
     @property
-    def said(self) -> Any:
-        """Its content."""
+    def content(self) -> Any:
+        """The body, decoded."""
         return json.loads(self.body) if self.body else None
 
 
@@ -97,7 +96,7 @@ class ServedStore:
         )
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
-            with contextlib.suppress(OSError, http.client.HTTPException):
+            with contextlib.suppress(*BROKEN):
                 if self.send("GET", "/healthz", {}, b"").status == 200:
                     return
             if self._process.poll() is not None:
@@ -110,8 +109,8 @@ class ServedStore:
         connection = PlainConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         try:
             connection.request(method, path, body or None, dict(headers))
-            found = connection.getresponse()
-            return ServerAnswer(found.status, found.read())
+            response = connection.getresponse()
+            return ServerAnswer(response.status, response.read())
         finally:
             connection.close()
 
@@ -124,7 +123,7 @@ class ServedStore:
         while True:
             try:
                 return self.send(method, path, headers, sent)
-            except (OSError, http.client.HTTPException):
+            except BROKEN:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(LOOK_SECONDS)
@@ -155,10 +154,10 @@ class ServedStore:
 class Faults:
     """Which fault strikes next, by a seeded choice; none once the plan is fulfilled."""
 
-    def __init__(self, wanted: int, seed: int) -> None:
+    def __init__(self, least: int, seed: int) -> None:
         self._random = random.Random(seed)
         self._mutex = threading.Lock()
-        self._wanted = wanted
+        self._least = least
         self._bag: list[WireFault] = []
         self._due: WireFault | None = None
         self.pausing = threading.Lock()  # one worker at a time: another one must be there to take its run
@@ -173,7 +172,7 @@ class Faults:
     @property
     def done(self) -> bool:
         """Whether the plan is fulfilled."""
-        return self.hard >= self._wanted
+        return self.hard >= self._least
 
     def at_request(self, path: str) -> WireFault | None:
         """The fault that strikes at this request. A stop before a request strikes where it matters most: before an effect."""
@@ -199,7 +198,7 @@ class Faults:
             return None
         if self._due is None:
             if not self._bag:
-                self._bag = [each for each in WireFault if each is not WireFault.SERVER_AFTER or self._bags % 3 == 0]
+                self._bag = [fault for fault in WireFault if fault is not WireFault.SERVER_AFTER or self._bags % 3 == 0]
                 self._random.shuffle(self._bag)
                 self._bags += 1
             self._due, self._gap = self._bag.pop(), self._random.randrange(4)
@@ -237,7 +236,7 @@ class Slot:
 
     def start(self) -> None:
         """Start the worker."""
-        given = {
+        environment = {
             "PERDURE_URL": self._proxy.url, "PERDURE_TOKEN": self._served.worker_token,
             "PERDURE_OUTSIDE": self._outside.url,
         }  # fmt: skip
@@ -246,7 +245,7 @@ class Slot:
                 return
             self.holders = set()
             self._process = subprocess.Popen(  # noqa: S603 - the worker under test, as the caller gave it
-                self._command, env={**os.environ, **given}, stdout=self._log, stderr=self._log
+                self._command, env={**os.environ, **environment}, stdout=self._log, stderr=self._log
             )
 
     def kill(self, *, again: bool = True, wait: bool = True) -> None:
@@ -275,7 +274,7 @@ class Slot:
 
     def is_dead(self, holder: str) -> bool:
         """Whether the process of a holder is gone."""
-        return not any(holder.endswith(f"-{each}") for each in self.holders)
+        return not any(holder.endswith(f"-{own_name}") for own_name in self.holders)
 
     @property
     def failure(self) -> str:
@@ -293,30 +292,32 @@ class Slot:
 
     def pass_on(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> ServerAnswer:
         """A request of the worker, with what strikes at it. Raises Severed if it gets no answer."""
-        said = json.loads(body) if body else {}
-        if "holder" in said:
-            self.holders.add(said["holder"])
+        message = json.loads(body) if body else {}
+        if "holder" in message:
+            self.holders.add(message["holder"])
         is_verb = path.startswith("/v1/runs/") and method == "POST"
         fault = self._faults.at_request(path) if is_verb else None
         if fault is WireFault.KILL_BEFORE:
             self.kill()
             raise Severed
         if fault is WireFault.PAUSE_BEFORE:
-            self._pause(path, said)
+            self._pause(path, message)
         answer = self._forward(method, path, headers, body)
         if fault is not None and answer.status == 200:
-            self._after(fault, (method, path, headers, said, answer))
+            self._after(fault, (method, path, headers, message, answer))
         return answer
 
     def _forward(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> ServerAnswer:
-        wanted = {name: value for name, value in headers.items() if name.lower() in ("authorization", "content-type")}
+        necessary = {
+            name: value for name, value in headers.items() if name.lower() in ("authorization", "content-type")
+        }
         try:
-            return self._served.send(method, path, wanted, body)
-        except (OSError, http.client.HTTPException):
+            return self._served.send(method, path, necessary, body)
+        except BROKEN:
             raise Severed from None
 
     def _after(self, fault: WireFault, about: tuple[str, str, Mapping[str, str], dict[str, Any], ServerAnswer]) -> None:
-        method, path, headers, said, answer = about
+        method, path, headers, message, answer = about
         match fault:
             case WireFault.KILL_AFTER:
                 self.kill()
@@ -327,25 +328,25 @@ class Slot:
                 self._served.kill()
                 raise Severed
             case WireFault.PAUSE_AFTER:
-                self._pause(path, said)
+                self._pause(path, message)
             case WireFault.REPEAT:
-                again = self._forward(method, path, headers, json.dumps(said).encode())
+                again = self._forward(method, path, headers, json.dumps(message).encode())
                 if _lasting(path, again) != _lasting(path, answer):
                     self.unequal.append(f"{path}: {answer.body[:300]!r} and {again.body[:300]!r}")
             case WireFault.STALE:
-                self._send_stale(method, path, headers, said)
+                self._send_stale(method, path, headers, message)
             case _:
                 pass
 
-    def _send_stale(self, method: str, path: str, headers: Mapping[str, str], said: dict[str, Any]) -> None:
-        for wrong in ({"token": said["token"] + 7}, {"holder": "a-thief"}, {"token": said["token"] - 1}):
+    def _send_stale(self, method: str, path: str, headers: Mapping[str, str], message: dict[str, Any]) -> None:
+        for wrong in ({"token": message["token"] + 7}, {"holder": "a-thief"}, {"token": message["token"] - 1}):
             if wrong.get("token") == 0 or path.endswith(("finish", "fail", "park", "rest", "release")):
                 continue
-            sent = self._forward(method, path, headers, json.dumps(said | wrong).encode())
+            sent = self._forward(method, path, headers, json.dumps(message | wrong).encode())
             if sent.status != 409:
                 self.unfenced.append(f"{path} with {wrong}: {sent.status} {sent.body[:300]!r}")
 
-    def _pause(self, path: str, said: dict[str, Any]) -> None:
+    def _pause(self, path: str, message: dict[str, Any]) -> None:
         """Stop the worker until its lease is over, and its run most often another's."""
         with self._faults.pausing:
             with self._mutex:
@@ -353,7 +354,7 @@ class Slot:
                 if process is None or process.poll() is not None:
                     return
                 process.send_signal(signal.SIGSTOP)
-            self._until_lost(path.split("/")[3], said["token"])
+            self._until_lost(path.split("/")[3], message["token"])
             with self._mutex:
                 if self._process is process and process.poll() is None:
                     process.send_signal(signal.SIGCONT)
@@ -361,10 +362,10 @@ class Slot:
     def _until_lost(self, run: str, token: int) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
-            found = self._served.ask("GET", f"/v1/runs/{run}").said
-            if found["token"] != token or found["status"] != "running":
+            record = self._served.ask("GET", f"/v1/runs/{run}").content
+            if record["token"] != token or record["status"] != "running":
                 return
-            if found["abandoned"]:
+            if record["abandoned"]:
                 deadline = min(deadline, time.monotonic() + TAKEN_SECONDS)
             time.sleep(LOOK_SECONDS)
 
@@ -380,14 +381,14 @@ class Slot:
 
 def _lasting(path: str, answer: ServerAnswer) -> Any:
     """The part of an answer that must be the same again: a wait may be over by then, and a run that rests be taken."""
-    verb, said = path.rpartition("/")[2], answer.said
+    verb, body = path.rpartition("/")[2], answer.content
     if verb in ("rest", "release"):
         return None
     if verb in ("asks", "waits", "sleeps", "children"):
-        return (answer.status, said["wait"]["seq"])
-    if verb == "effects" and said["effect"]["kind"] in ("unsafe", "probed"):
-        return (answer.status, said["effect"]["seq"])  # a person may have settled it by then
-    return (answer.status, {**said, "now": 0})
+        return (answer.status, body["wait"]["seq"])
+    if verb == "effects" and body["effect"]["kind"] in ("unsafe", "probed"):
+        return (answer.status, body["effect"]["seq"])  # a person may have settled it by then
+    return (answer.status, {**body, "now": 0})
 
 
 def _proxy(slot: Slot) -> LocalServer:

@@ -68,8 +68,8 @@ def show(ground: Ground, case: Case) -> ShownCase:
         lives = [" ".join(filter(None, (life.end, life.at, life.said))) for life in story.lives]
         return ShownCase(case=case, score=judge(story), note=story.note, lives=lives, seconds=time.monotonic() - began)
     except Exception:  # noqa: BLE001 - told as the harness's own failure
-        said = traceback.format_exc()[-800:]
-        return ShownCase(case=case, score=Score(), seconds=time.monotonic() - began, broken=said)
+        trace = traceback.format_exc()[-800:]
+        return ShownCase(case=case, score=Score(), seconds=time.monotonic() - began, broken=trace)
     finally:
         if story is not None:
             story.clear()
@@ -101,8 +101,8 @@ def _serve(setting: Setting, folder: Path) -> None:
         ground = Ground(setting.seed, witness, lives, folder, setting.postgres)
         with ground.closing:
             for line in sys.stdin:
-                shown = show(ground, msgspec.json.decode(line, type=Case))
-                os.write(1, msgspec.json.encode(shown) + b"\n")
+                outcome = show(ground, msgspec.json.decode(line, type=Case))
+                os.write(1, msgspec.json.encode(outcome) + b"\n")
 
 
 if __name__ == "__main__":

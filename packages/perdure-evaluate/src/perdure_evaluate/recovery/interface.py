@@ -80,8 +80,8 @@ class SubjectPlace(msgspec.Struct, frozen=True):
     @property
     def lease_seconds(self) -> float:
         """How long a lease it is to take, if it takes any."""
-        told = self.folder / "lease"
-        return float(told.read_text()) if told.exists() else LEASE_TTL_SECONDS
+        file = self.folder / "lease"
+        return float(file.read_text()) if file.exists() else LEASE_TTL_SECONDS
 
 
 class Belief(msgspec.Struct, frozen=True):
@@ -189,9 +189,9 @@ class Remembering(Subject):
 
     def believe(self) -> Belief:
         """The stored state."""
-        kept = self.load()
-        ended = kept.get("done", {})
-        return Belief(kept.get("notes", {}), kept.get("effects", {}), ended.get("result"), bool(ended))
+        state = self.load()
+        ended = state.get("done", {})
+        return Belief(state.get("notes", {}), state.get("effects", {}), ended.get("result"), bool(ended))
 
     def step(self, name: str, work: Callable[[], Any]) -> Any:
         """Work that is not done again."""
@@ -230,8 +230,8 @@ class Remembering(Subject):
         return self.inbox[name]
 
     def _once(self, section: str, name: str, make: Callable[[], Any]) -> Any:
-        found = self.kept.setdefault(section, {})
-        if name not in found:
-            found[name] = make()
-            self.keep(section, name, found[name])
-        return found[name]
+        entries = self.kept.setdefault(section, {})
+        if name not in entries:
+            entries[name] = make()
+            self.keep(section, name, entries[name])
+        return entries[name]

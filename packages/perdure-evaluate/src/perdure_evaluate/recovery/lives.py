@@ -22,9 +22,9 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from perdure_evaluate.recovery.editing import Edited, EditedOutside, canonical_belief
 from perdure_evaluate.recovery.interface import Away, Belief, HeldElsewhere, Subject, SubjectPlace, Waits
 from perdure_evaluate.recovery.outside import WORK_TREE, Reached
+from perdure_evaluate.recovery.program_edits import Edited, EditedOutside, canonical_belief
 from perdure_evaluate.recovery.subjects import load
 from perdure_evaluate.recovery.tasks import TASKS
 from perdure_evaluate.recovery.wire import Watched, Wire
@@ -39,8 +39,8 @@ PR_SET_PTRACER = 0x59616D61
 class LifeOrder(msgspec.Struct, frozen=True, kw_only=True):
     """One life. life: its number; at, how: where it is struck; believing: it only says what it believes.
 
-    edit: how its program was changed, see `editing`; errand: what else is done to the store instead, a subject's method and its
-    arguments; clock: a file that says by how much its clock is wrong.
+    edit: how its program was changed, see `program_edits`; errand: what else is done to the store instead, a subject's method
+    and its arguments; clock: a file that says by how much its clock is wrong.
     """
 
     subject: str
@@ -123,8 +123,8 @@ class LifeProcess:
 
     def _has_stopped(self) -> bool:
         """After the word that it is struck: whether it was stopped, not killed."""
-        found = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        return found is not None and found.si_code == os.CLD_STOPPED
+        status = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        return status is not None and status.si_code == os.CLD_STOPPED
 
     def wake(self) -> Life:
         """Let a stopped one continue, and hear it to its end."""
@@ -132,25 +132,25 @@ class LifeProcess:
         return self.wait()
 
 
-def _hear(life: Life, told: dict[str, Any]) -> bool:
+def _hear(life: Life, message: dict[str, Any]) -> bool:
     """Take one line; whether it is the word that it is struck."""
-    name = told["name"]
-    match told["what"]:
+    name = message["name"]
+    match message["what"]:
         case "ack":
-            life.acks.append(Ack(told["verb"], name, told["value"], told["t"], told.get("written", 0)))
+            life.acks.append(Ack(message["verb"], name, message["value"], message["t"], message.get("written", 0)))
         case "worked":
-            life.worked.append((name, told["t"]))
+            life.worked.append((name, message["t"]))
         case "calling":
             life.calling.append(name)
         case "believes":
-            life.belief = msgspec.convert(told["belief"], Belief | None)
-            life.resumed = told["t"]
+            life.belief = msgspec.convert(message["belief"], Belief | None)
+            life.resumed = message["t"]
         case "struck":
             life.at = name
             return True
         case "end":
-            life.end, life.said, life.ended = name, told["said"], told["t"]
-            life.asks, life.doubts = told["asks"], told["doubts"]
+            life.end, life.said, life.ended = name, message["said"], message["t"]
+            life.asks, life.doubts = message["asks"], message["doubts"]
     return False
 
 
@@ -252,6 +252,6 @@ def _believed(believe: Callable[[], Belief]) -> Belief | None:
 
 
 def _tell_end(
-    wire: Wire, end: str, said: str = "", asks: list[str] | None = None, doubts: list[str] | None = None
+    wire: Wire, end: str, text: str = "", asks: list[str] | None = None, doubts: list[str] | None = None
 ) -> None:
-    wire.tell("end", end, said=said[:ERROR_CHARS], asks=asks or [], doubts=doubts or [])
+    wire.tell("end", end, said=text[:ERROR_CHARS], asks=asks or [], doubts=doubts or [])

@@ -45,7 +45,7 @@ class Oracle:
     ) -> None:
         self._seed = seed
         self._steps = steps
-        self._given = effects
+        self._results = effects
         self._amended = amended
         self.operations: dict[str, str] = {}
         self.effects: dict[str, ExpectedEffect] = {}
@@ -62,7 +62,7 @@ class Oracle:
         """The answer of the other side."""
         self._pass("act", name)
         self.effects[name] = ExpectedEffect(kind, payload)
-        return self._given.get(name, receipt(name, kind))
+        return self._results.get(name, receipt(name, kind))
 
     def note(self, key: str, value: Any) -> None:
         """Keep it."""
@@ -123,4 +123,4 @@ def operations_of(task: str, seed: int) -> dict[str, str]:
 @cache
 def effects_of(task: str) -> dict[str, str]:
     """The kinds of a task's effects, by name."""
-    return {name: meant.kind for name, meant in foretell(TASKS[task], 0).effects.items()}
+    return {name: effect.kind for name, effect in foretell(TASKS[task], 0).effects.items()}

@@ -11,13 +11,13 @@ import enum
 import hashlib
 import json
 import os
-import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from perdure.model import programs
+from perdure.stores import git as asked_git
 from perdure_testing import witness
 
 MARK_CHARS = 12
@@ -84,7 +84,7 @@ class Reached:
     def find(self, name: str, kind: str, payload: Any) -> Any:
         """Its result, if it was done; None if not."""
         if kind == "commit":
-            return self._git.found(name, payload)
+            return self._git.commit_of(name, payload)
         arrived = witness.count(self._port, f"{self._case}/{name}/{mark(payload)}")
         return receipt(name, kind) if arrived else None
 
@@ -110,13 +110,13 @@ class OutsideRepository:
 
     def arrivals(self) -> Counter[str]:
         """The arrivals in the remote: commits by their title, which is `name/mark`."""
-        told = git(self._remote, "log", "--format=%s", "main", ok=(0, 128))
-        return Counter(told.split())
+        titles = git(self._remote, "log", "--format=%s", "main", ok=(0, 128))
+        return Counter(titles.split())
 
     def committed(self, title: str, path: str) -> str | None:
         """The content of the pushed commit of that title at a path; None if there is none."""
-        told = git(self._remote, "log", "--format=%H", f"--grep=^{title}$", "main", ok=(0, 128))
-        return git(self._remote, "show", f"{told.split()[0]}:{path}") if told else None
+        commits = git(self._remote, "log", "--format=%H", f"--grep=^{title}$", "main", ok=(0, 128))
+        return git(self._remote, "show", f"{commits.split()[0]}:{path}") if commits else None
 
     def content(self, path: str) -> str | None:
         """The content of a file."""
@@ -127,14 +127,14 @@ class OutsideRepository:
         """The content of a file of the remote."""
         return git(self._remote, "show", f"main:{path}", ok=(0, 128)) or None
 
-    def found(self, name: str, payload: Any) -> Any:
+    def commit_of(self, name: str, payload: Any) -> Any:
         """A commit, by its title."""
         return self.titled(f"{name}/{mark(payload)}")
 
     def titled(self, title: str) -> Any:
         """The newest commit whose title begins so."""
-        told = git(self._work, "log", "--format=%H", f"--grep=^{title}", ok=(0, 128))
-        return {"id": told.split()[0]} if told else None
+        commits = git(self._work, "log", "--format=%H", f"--grep=^{title}", ok=(0, 128))
+        return {"id": commits.split()[0]} if commits else None
 
     def _write(self, name: str, payload: Any) -> Any:
         (self._work / payload["path"]).write_text(payload["content"])
@@ -154,44 +154,42 @@ class OutsideRepository:
 
 def git(folder: Path, *words: str, ok: tuple[int, ...] = (0,)) -> str:
     """The output of git, run in a folder, the same on every machine. OSError if it ends otherwise than `ok`."""
-    given = {f"GIT_{who}_{name}": value for who in ("AUTHOR", "COMMITTER") for name, value in WHO.items()}
-    plain = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
-    command = ["git", *words]
-    ran = subprocess.run(  # noqa: S603 - our own words
-        command, cwd=folder, env={**os.environ, **given, **plain}, stdin=subprocess.DEVNULL, capture_output=True,
-        timeout=GIT_SECONDS, check=False,
-    )  # fmt: skip
-    if ran.returncode not in ok:
-        raise OSError(f"git {words[0]}: {ran.stderr.decode(errors='replace')[:200]}")
-    return ran.stdout.decode()
+    identity = {f"GIT_{who}_{name}": value for who in ("AUTHOR", "COMMITTER") for name, value in WHO.items()}
+    plain = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+    ended = asked_git.work(
+        folder, GIT_SECONDS, *words, most_bytes=asked_git.OUTPUT_MAX_BYTES, env={**identity, **plain}
+    )
+    if ended.exit not in ok:
+        raise OSError(f"git {words[0]}: {str(ended.err)[:200]}")
+    return bytes(ended.out).decode()
 
 
 class OutsideWorld:
     """The other side of one case, as the harness sees it."""
 
-    def __init__(self, seen: witness.Witness, case: str, folder: Path, *, git: bool) -> None:
-        self._seen = seen
+    def __init__(self, observer: witness.Witness, case: str, folder: Path, *, git: bool) -> None:
+        self._observer = observer
         self._case = case
-        self._from = seen.path.stat().st_size
+        self._from = observer.path.stat().st_size
         self._git = OutsideRepository(folder) if git else None
         if git:
             OutsideRepository.make(folder)
 
     def arrivals(self) -> Counter[tuple[str, str]]:
         """The arrivals, by name and mark, and how often. Everything sent before is in it: the witness answers in turn."""
-        witness.count(self._seen.port, "")
-        with self._seen.path.open("rb") as file:
+        witness.count(self._observer.port, "")
+        with self._observer.path.open("rb") as file:
             file.seek(self._from)
-            told = [json.loads(line)["what"] for line in file.read().splitlines()]
-        mine = [what.removeprefix(f"{self._case}/") for what in told if what.startswith(f"{self._case}/")]
-        found = Counter(mine) + (self._git.arrivals() if self._git else Counter())
-        return Counter({(name.rpartition("/")[0], name.rpartition("/")[2]): times for name, times in found.items()})
+            names = [json.loads(line)["what"] for line in file.read().splitlines()]
+        mine = [what.removeprefix(f"{self._case}/") for what in names if what.startswith(f"{self._case}/")]
+        counts = Counter(mine) + (self._git.arrivals() if self._git else Counter())
+        return Counter({(name.rpartition("/")[0], name.rpartition("/")[2]): times for name, times in counts.items()})
 
-    def found(self, name: str, kind: str) -> Any:
+    def result_of(self, name: str, kind: str) -> Any:
         """The result of an effect, as a person finds it; None if it did not happen. A commit has happened before it is pushed."""
         if self._git and kind == "commit":
             return self._git.titled(f"{name}/")
-        return receipt(name, kind) if any(each == name for each, _ in self.arrivals()) else None
+        return receipt(name, kind) if any(arrival == name for arrival, _ in self.arrivals()) else None
 
     def committed(self, title: str, path: str) -> str | None:
         """The content of a pushed commit at a path; None if there is no such commit."""
@@ -208,4 +206,4 @@ class OutsideWorld:
 
 def needed() -> str:
     """The means that are missing for the tasks that use git; nothing, if all are there."""
-    return "" if shutil.which("git") else "git is not installed"
+    return "" if programs.find("git") else "git is not installed"

@@ -60,21 +60,21 @@ def _own_turn(cell: PlanCell, turn: int) -> int | None:
     return own if rest == LONG_EVERY - 1 else None
 
 
-def chosen(names: Iterable[str], known: Iterable[str], what: str, path: str = "") -> list[str]:
+def chosen(names: Iterable[str], all_names: Iterable[str], what: str, path: str = "") -> list[str]:
     """The names that were given, once each; Invalid for one that does not exist. path: where they were given."""
-    found = list(dict.fromkeys(part.strip() for name in names for part in name.split(",") if part.strip()))
-    for name in found:
-        if name not in known:
-            raise Invalid(f"no {what} {name[:80]!r}; there are {', '.join(known)}", path=path or f"{what}s")
-    return found
+    selection = list(dict.fromkeys(part.strip() for name in names for part in name.split(",") if part.strip()))
+    for name in selection:
+        if name not in all_names:
+            raise Invalid(f"no {what} {name[:80]!r}; there are {', '.join(all_names)}", path=path or f"{what}s")
+    return selection
 
 
 def named_subjects(names: Iterable[str]) -> list[str]:
     """The subjects that were given, or all: by name or by file. Invalid for what is none."""
-    found = list(dict.fromkeys(part.strip() for name in names for part in name.split(",") if part.strip()))
-    for name in found:
+    selection = list(dict.fromkeys(part.strip() for name in names for part in name.split(",") if part.strip()))
+    for name in selection:
         load(name)
-    return found or list(SUBJECTS)
+    return selection or list(SUBJECTS)
 
 
 def check(tasks: Iterable[str], faults: Iterable[str]) -> None:
@@ -127,14 +127,14 @@ def _cases(
 
 
 def _controls(faults: list[str], skipped: dict[str, str], seed: int) -> dict[str, list[Case]]:
-    found: dict[str, list[Case]] = {}
+    cases: dict[str, list[Case]] = {}
     for fault in [FAULTS[name] for name in faults if f"fault {name}" not in skipped]:
         if fault.control is not None:
             task = TASKS[fault.control.task]
             schedules = fault.schedules(task, seed)
             own = _cases(fault.control.subject, task, fault, schedules, seed, control=True)
-            found[fault.name] = own[:CONTROL_CASES]
-    return found
+            cases[fault.name] = own[:CONTROL_CASES]
+    return cases
 
 
 def parse_case(text: str, seed: int) -> Case:

@@ -17,7 +17,7 @@ class PlotLine(NamedTuple):
 
     name: str
     values: list[float]
-    said: str
+    label: str
 
 
 def bars(drawn: list[tuple[str, float, str]]) -> str:
@@ -27,20 +27,20 @@ def bars(drawn: list[tuple[str, float, str]]) -> str:
     most = max(value for _, value, _ in drawn) or 1
     rows = [
         f"<div>{escape(name)}</div><div class=bar><i style='width:{max(value / most * 100, 0.5):.1f}%;"
-        f"background:{COLOURS[number % len(COLOURS)]}66'></i><small>{escape(said)}</small></div>"
-        for number, (name, value, said) in enumerate(drawn)
+        f"background:{COLOURS[number % len(COLOURS)]}66'></i><small>{escape(label)}</small></div>"
+        for number, (name, value, label) in enumerate(drawn)
     ]
     return f"<div class=bars>{''.join(rows)}</div>"
 
 
 def lines(drawn: list[PlotLine]) -> str:
     """Lines over fifths, on a logarithmic scale, with a legend that can be read."""
-    scale = _Scale([value for each in drawn for value in each.values])
-    body = [*scale.grid(), *(_line(each, number, scale) for number, each in enumerate(drawn))]
+    scale = _Scale([value for line in drawn for value in line.values])
+    body = [*scale.grid(), *(_line(line, number, scale) for number, line in enumerate(drawn))]
     legend = "".join(
         f"<li><svg viewBox='0 0 24 8' style='width:1.5rem'><path d='M0 4H24' {_pen(number)} /></svg> "
-        f"{escape(each.name)}: {escape(each.said)}</li>"
-        for number, each in enumerate(drawn)
+        f"{escape(line.name)}: {escape(line.label)}</li>"
+        for number, line in enumerate(drawn)
     )
     return f"<div class=plot><svg viewBox='0 0 {WIDTH} {HEIGHT}' role=img>{''.join(body)}</svg><ul>{legend}</ul></div>"
 
@@ -66,9 +66,9 @@ class _Scale:
         return [*marks, *names, *(_text(x(fifth), HEIGHT - 6, "middle", f"{fifth + 1}/5") for fifth in range(5))]
 
 
-def _text(at: float, height: float, anchor: str, said: str) -> str:
+def _text(at: float, height: float, anchor: str, label: str) -> str:
     where = f"x={at:.1f} y={height:.1f} text-anchor={anchor}"
-    return f"<text {where} font-size=11 fill=currentColor>{escape(said)}</text>"
+    return f"<text {where} font-size=11 fill=currentColor>{escape(label)}</text>"
 
 
 def x(number: int) -> float:
@@ -76,8 +76,8 @@ def x(number: int) -> float:
     return LEFT + 20 + number * (WIDTH - LEFT - 40) / 4
 
 
-def _line(each: PlotLine, number: int, scale: _Scale) -> str:
-    points = " ".join(f"{x(at):.1f},{scale.y(value):.1f}" for at, value in enumerate(each.values))
+def _line(line: PlotLine, number: int, scale: _Scale) -> str:
+    points = " ".join(f"{x(at):.1f},{scale.y(value):.1f}" for at, value in enumerate(line.values))
     return f"<polyline points='{points}' {_pen(number)} />"
 
 

@@ -80,11 +80,11 @@ def page(card: Scorecard) -> str:
 
 
 def _banner(card: Scorecard) -> str:
-    ran = sum(each.total.ran for each in card.subjects.values())
-    kills = sum(each.total.sums["kills"] for each in card.subjects.values())
-    whole = "all that was planned" if card.complete else "the time was over before all that was planned"
+    ran = sum(subject.total.ran for subject in card.subjects.values())
+    kills = sum(subject.total.sums["kills"] for subject in card.subjects.values())
+    extent = "all that was planned" if card.complete else "the time was over before all that was planned"
     where = f"seed {card.header.seed}, Perdure {escape(card.header.perdure)}, {card.machine['cores']} cores"
-    about = f"{where}; {ran:,} cases with {kills:,} kills: {whole}."
+    about = f"{where}; {ran:,} cases with {kills:,} kills: {extent}."
     if card.valid:
         return f"<p class=banner>Every fault was shown to bite: its control was caught. {about}</p>"
     return f"<p class='banner bad'>NOT VALID: a control was not caught, or a case could not be tried. {about}</p>"
@@ -111,45 +111,45 @@ def _matrix(card: Scorecard) -> str:
     return _table(
         card,
         (
-            _row(fault.name, fault.about, (_cell(each, fault.name) for each in card.subjects.values()))
+            _row(fault.name, fault.about, (_cell(subject, fault.name) for subject in card.subjects.values()))
             for fault in tried
         ),
     )
 
 
 def _of(card: Scorecard, fault: str) -> list[Tally]:
-    return [cells[fault] for each in card.subjects.values() for cells in each.cells.values() if fault in cells]
+    return [cells[fault] for subject in card.subjects.values() for cells in subject.cells.values() if fault in cells]
 
 
 def _cell(subject: Subjected, fault: str) -> str:
     return _tried([cells[fault] for cells in subject.cells.values() if fault in cells])
 
 
-def _tried(found: list[Tally]) -> str:
+def _tried(tallies: list[Tally]) -> str:
     """Cases with a violation of cases; of a power loss, states that lost something of states."""
-    ran, failed = sum(each.ran for each in found), sum(each.failed for each in found)
-    states = sum(each.sums["states"] for each in found)
+    ran, failed = sum(tally.ran for tally in tallies), sum(tally.failed for tally in tallies)
+    states = sum(tally.sums["states"] for tally in tallies)
     if not ran:
         return "<td class=none>–</td>"
     if states:
-        lost = sum(each.sums["acknowledged_lost"] for each in found)
+        lost = sum(tally.sums["acknowledged_lost"] for tally in tallies)
         return _marked(f"{lost:,}/{states:,}<br><small>states</small>", bad=bool(lost or failed))
     return _marked(f"{failed:,}/{ran:,}", bad=bool(failed))
 
 
 def _sums(card: Scorecard) -> str:
-    totals = [each.total for each in card.subjects.values()]
+    totals = [total.total for total in card.subjects.values()]
     rows = [
-        _row(what, about, (_marked(f"{each.sums[name]:,}", bad=bool(each.sums[name])) for each in totals))
+        _row(what, about, (_marked(f"{total.sums[name]:,}", bad=bool(total.sums[name])) for total in totals))
         for what, about, name in MEANT
     ]
     rows.append(
         _row("Doubt guessed away", "and how often a person was asked", (
-            _marked(f"{each.sums['guessed']:,} <small>asked: {each.sums['surfaced']:,}</small>", bad=bool(each.sums["guessed"]))
-            for each in totals)),
+            _marked(f"{one.sums['guessed']:,} <small>asked: {one.sums['surfaced']:,}</small>", bad=bool(one.sums["guessed"]))
+            for one in totals)),
     )  # fmt: skip
     rows.append(_row("Audit: missing, invented", "of effects that arrived", map(_audit, totals)))
-    rows.append(_row("Cases", "with kills", (f"<td>{each.ran:,}, {each.sums['kills']:,}</td>" for each in totals)))
+    rows.append(_row("Cases", "with kills", (f"<td>{total.ran:,}, {total.sums['kills']:,}</td>" for total in totals)))
     return _table(card, rows)
 
 
@@ -163,30 +163,30 @@ def _audit(total: Tally) -> str:
 def _about(card: Scorecard) -> str:
     return (
         "<ul>"
-        + "".join(f"<li><b>{escape(name)}</b>: {escape(each.about)}</li>" for name, each in card.subjects.items())
+        + "".join(f"<li><b>{escape(name)}</b>: {escape(subject.about)}</li>" for name, subject in card.subjects.items())
         + "</ul>"
     )
 
 
 def _tasks(card: Scorecard) -> str:
-    found = dict.fromkeys(task for each in card.subjects.values() for task in each.cells)
+    tasks = dict.fromkeys(task for subject in card.subjects.values() for task in subject.cells)
     return "".join(
-        f"<details><summary>{escape(task)}</summary>{_table(card, _faults_of(card, task))}</details>" for task in found
+        f"<details><summary>{escape(task)}</summary>{_table(card, _faults_of(card, task))}</details>" for task in tasks
     )
 
 
 def _faults_of(card: Scorecard, task: str) -> Iterator[str]:
-    own = [each.cells.get(task, {}) for each in card.subjects.values()]
+    own = [subject.cells.get(task, {}) for subject in card.subjects.values()]
     for fault in dict.fromkeys(fault for cells in own for fault in cells):
         yield _row(fault, "", (_tried([cells[fault]] if fault in cells else []) for cells in own))
 
 
 def _controls(card: Scorecard) -> str:
     rows = [
-        f"<tr><th>{escape(fault)}</th><td>{escape(each.subject)}</td>"
-        + (f"<td class=good>caught: <code>{escape(each.case)}</code></td>" if each.case
-           else f"<td class=bad>NOT CAUGHT in {each.tried} cases</td>") + "</tr>"
-        for fault, each in card.controls.items()
+        f"<tr><th>{escape(fault)}</th><td>{escape(control.subject)}</td>"
+        + (f"<td class=good>caught: <code>{escape(control.case)}</code></td>" if control.case
+           else f"<td class=bad>NOT CAUGHT in {control.tried} cases</td>") + "</tr>"
+        for fault, control in card.controls.items()
     ]  # fmt: skip
     return f"<div class=scroll><table>{''.join(rows)}</table></div>"
 
@@ -196,16 +196,16 @@ def _controls(card: Scorecard) -> str:
 
 def _recovery(card: Scorecard) -> str:
     drawn: list[tuple[str, float, str]] = []
-    for name, each in card.subjects.items():
-        if each.total.recover_median_seconds is not None and each.total.recover_max_seconds is not None:
-            middle, longest = each.total.recover_median_seconds * 1000, each.total.recover_max_seconds * 1000
+    for name, subject in card.subjects.items():
+        if subject.total.recover_median_seconds is not None and subject.total.recover_max_seconds is not None:
+            middle, longest = subject.total.recover_median_seconds * 1000, subject.total.recover_max_seconds * 1000
             drawn.append((name, math.log10(1 + middle), f"{middle:.1f} ms, longest {longest:,.0f} ms"))
     return bars(drawn)
 
 
 def _growth(card: Scorecard) -> str:
     tasks = dict.fromkeys(
-        task for each in card.subjects.values() for task, cells in each.cells.items() if "none" in cells
+        task for subject in card.subjects.values() for task, cells in subject.cells.items() if "none" in cells
     )
     return "".join(
         f"<h3>{escape(task)}</h3>{lines(drawn)}" for task in tasks if (drawn := list(_drawn(card, task)))
@@ -214,8 +214,8 @@ def _growth(card: Scorecard) -> str:
 
 def _drawn(card: Scorecard, task: str) -> Iterator[PlotLine]:
     """The subjects that were counted at a task that is long enough for its fifths to say something."""
-    for name, each in card.subjects.items():
-        cell = each.cells.get(task, {}).get("none")
+    for name, subject in card.subjects.items():
+        cell = subject.cells.get(task, {}).get("none")
         if cell is not None and cell.bytes_fifths and cell.sums["operations"] >= LONG:
             fifths = cell.bytes_fifths
             yield PlotLine(name, fifths, f"{fifths[-1]:,.0f} B, × {grown(fifths):.2f}")
@@ -232,25 +232,25 @@ def _failures(card: Scorecard) -> str:
     if not card.failures:
         return "<p>None.</p>"
     parts: list[str] = []
-    for subject, found in groupby(sorted(card.failures, key=_subject), key=_subject):
-        own = list(found)
+    for subject, group in groupby(sorted(card.failures, key=_subject), key=_subject):
+        own = list(group)
         total = card.subjects[subject].total.failed if subject in card.subjects else len(own)
-        shown = f"{len(own)} of {total} shown; all are in cases.jsonl" if total > len(own) else f"{total}"
-        parts.append(f"<details><summary><b>{escape(subject)}</b>: {shown}</summary>")
+        extent = f"{len(own)} of {total} shown; all are in cases.jsonl" if total > len(own) else f"{total}"
+        parts.append(f"<details><summary><b>{escape(subject)}</b>: {extent}</summary>")
         parts += [*map(_failure, own), "</details>"]
     return "".join(parts)
 
 
-def _subject(each: Failure) -> str:
-    return each.case.rsplit("/", 3)[0]
+def _subject(failure: Failure) -> str:
+    return failure.case.rsplit("/", 3)[0]
 
 
-def _failure(each: Failure) -> str:
-    lives = "\n".join(f"life {number}: {life}" for number, life in enumerate(each.lives, 1))
-    note = f"{each.note}\n" if each.note else ""
-    text = escape(f"{note}{lives}\n\n" + "\n".join(each.detail) + f"\n\n{each.replay}")
-    where = "/".join(each.case.rsplit("/", 3)[1:])
-    head = f"<code>{escape(where)}</code> <span class=bad>{escape(', '.join(each.violations))}</span>"
+def _failure(failure: Failure) -> str:
+    lives = "\n".join(f"life {number}: {life}" for number, life in enumerate(failure.lives, 1))
+    note = f"{failure.note}\n" if failure.note else ""
+    text = escape(f"{note}{lives}\n\n" + "\n".join(failure.detail) + f"\n\n{failure.replay}")
+    where = "/".join(failure.case.rsplit("/", 3)[1:])
+    head = f"<code>{escape(where)}</code> <span class=bad>{escape(', '.join(failure.violations))}</span>"
     return f"<details><summary>{head}</summary><pre>{text}</pre></details>"
 
 
@@ -260,12 +260,12 @@ def _skipped(card: Scorecard) -> str:
     for what, why in card.skipped.items():
         subject, task, fault = what.rsplit("/", 2) if what.count("/") > 1 else ("", "", what)
         together.setdefault((fault, why), {}).setdefault(task, []).append(subject)
-    listed = [f"{escape(fault)}: {escape(why)}{_where(found)}" for (fault, why), found in together.items()]
-    listed += [f"<span class=bad>broken</span> {escape(said)}" for said in card.broken]
-    return f"<ul>{''.join(f'<li>{each}</li>' for each in listed)}</ul>" if listed else "<p>–</p>"
+    listed = [f"{escape(fault)}: {escape(why)}{_where(tasks)}" for (fault, why), tasks in together.items()]
+    listed += [f"<span class=bad>broken</span> {escape(problem)}" for problem in card.broken]
+    return f"<ul>{''.join(f'<li>{item}</li>' for item in listed)}</ul>" if listed else "<p>–</p>"
 
 
-def _where(found: dict[str, list[str]]) -> str:
+def _where(tasks: dict[str, list[str]]) -> str:
     """The subjects and tasks that a reason is about."""
-    subjects = dict.fromkeys(name for names in found.values() for name in names if name)
-    return f" <small>({escape(', '.join(subjects))}; {escape(', '.join(found))})</small>" if subjects else ""
+    subjects = dict.fromkeys(name for names in tasks.values() for name in names if name)
+    return f" <small>({escape(', '.join(subjects))}; {escape(', '.join(tasks))})</small>" if subjects else ""

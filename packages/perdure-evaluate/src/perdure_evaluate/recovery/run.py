@@ -71,7 +71,7 @@ class Ledger:
     def __init__(self, folder: Path, seed: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / CASES
-        self.shown: dict[str, ShownCase] = {}
+        self.outcomes: dict[str, ShownCase] = {}
         self._file: BinaryIO = self.path.open("a+b")
         self._mutex = threading.Lock()
         try:
@@ -90,26 +90,26 @@ class Ledger:
     def _load(self, header: Header) -> None:
         self._file.seek(0)
         data = self._file.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        self._file.truncate(len(whole))
-        lines = whole.splitlines()
+        intact = data[: data.rfind(b"\n") + 1]
+        self._file.truncate(len(intact))
+        lines = intact.splitlines()
         if not lines:
             self._append(header)
             return
-        found = _header(lines[0], self.path)
-        if found != header:
+        own_header = _header(lines[0], self.path)
+        if own_header != header:
             raise Conflict(
-                f"this folder holds an evaluation of {found}", path=str(self.path), hint="name another folder"
+                f"this folder holds an evaluation of {own_header}", path=str(self.path), hint="name another folder"
             )
         for line in lines[1:]:
-            shown = msgspec.json.decode(line, type=ShownCase)
-            self.shown[shown.case.id] = shown
+            outcome = msgspec.json.decode(line, type=ShownCase)
+            self.outcomes[outcome.case.id] = outcome
 
-    def add(self, shown: ShownCase) -> None:
+    def add(self, outcome: ShownCase) -> None:
         """Write one down. For any thread."""
         with self._mutex:
-            self._append(shown)
-            self.shown[shown.case.id] = shown
+            self._append(outcome)
+            self.outcomes[outcome.case.id] = outcome
 
     def _append(self, record: msgspec.Struct) -> None:
         self._file.write(msgspec.json.encode(record) + b"\n")
@@ -175,8 +175,8 @@ class Hosts:
 
     def close(self) -> None:
         """End them all."""
-        for each in self._hosts.values():
-            each.close()
+        for process in self._hosts.values():
+            process.close()
 
 
 class Progress:
@@ -185,7 +185,7 @@ class Progress:
     def begins(self, case: Case) -> None:
         """This case is being tried now."""
 
-    def ends(self, shown: ShownCase) -> None:
+    def ends(self, outcome: ShownCase) -> None:
         """And this came of it."""
 
 
@@ -196,25 +196,25 @@ def evaluate(
     postgres: str,
     jobs: int,
     until: float,
-    told: Progress,
+    progress: Progress,
     count: int | None = None,
 ) -> None:
     """Try the controls, then the cases, until the time (of time.monotonic) is over. Raises what a host died of.
 
     count: only so many of the plan's cases, the first ones: the same on every machine.
     """
-    wanted = _wanted(plan, ledger, until, count)
+    cases = _cases_to_try(plan, ledger, until, count)
     mutex = threading.Lock()
     errors: list[BaseException] = []
 
     def take() -> Case | None:
         with mutex:
-            return None if errors else next(wanted, None)
+            return None if errors else next(cases, None)
 
     with scratch(SCRATCH) as folder:
         workers = [
             threading.Thread(
-                target=_work, args=(Hosts(plan.seed, folder / f"h{number}", postgres), take, ledger, told, errors)
+                target=_work, args=(Hosts(plan.seed, folder / f"h{number}", postgres), take, ledger, progress, errors)
             )
             for number in range(jobs)
         ]
@@ -237,32 +237,32 @@ def _join(workers: list[threading.Thread], errors: list[BaseException]) -> None:
 
 
 def _work(
-    own: Hosts, take: Callable[[], Case | None], ledger: Ledger, told: Progress, errors: list[BaseException]
+    own: Hosts, take: Callable[[], Case | None], ledger: Ledger, progress: Progress, errors: list[BaseException]
 ) -> None:
     try:
         while (case := take()) is not None:
-            told.begins(case)
-            shown = own.show(case)
-            ledger.add(shown)
-            told.ends(shown)
+            progress.begins(case)
+            outcome = own.show(case)
+            ledger.add(outcome)
+            progress.ends(outcome)
     except BaseException as error:  # noqa: BLE001 - raised again by who waits for all of them
         errors.append(error)
     finally:
         own.close()
 
 
-def _wanted(plan: EvaluationPlan, ledger: Ledger, until: float, count: int | None) -> Iterator[Case]:
+def _cases_to_try(plan: EvaluationPlan, ledger: Ledger, until: float, count: int | None) -> Iterator[Case]:
     """The controls until each is caught, then the cases until the time is over; what was shown before is not tried again."""
     for fault, cases in plan.controls.items():
         for case in cases:
             if caught(ledger, fault, cases) is not None:
                 break
-            if case.id not in ledger.shown:
+            if case.id not in ledger.outcomes:
                 yield case
     for case in islice(plan.cases(), count):
         if time.monotonic() >= until:
             return
-        if case.id not in ledger.shown:
+        if case.id not in ledger.outcomes:
             yield case
 
 
@@ -271,9 +271,9 @@ def caught(ledger: Ledger, fault: str, cases: list[Case]) -> ShownCase | None:
     control = FAULTS[fault].control
     assert control is not None
     for case in cases:
-        shown = ledger.shown.get(case.id)
-        if shown is not None and any(getattr(shown.score, measure) for measure in control.measures):
-            return shown
+        outcome = ledger.outcomes.get(case.id)
+        if outcome is not None and any(getattr(outcome.score, measure) for measure in control.measures):
+            return outcome
     return None
 
 
@@ -282,12 +282,12 @@ def show_one(case: Case, seed: int, postgres: str, tries: int = 1) -> ShownCase:
     with scratch(SCRATCH) as folder:
         own = Hosts(seed, folder / "h0", postgres)
         try:
-            shown = own.show(case)
+            outcome = own.show(case)
             for _ in range(tries - 1):
-                if shown.score.failed or shown.broken:
+                if outcome.score.failed or outcome.broken:
                     break
-                shown = own.show(case)
-            return shown
+                outcome = own.show(case)
+            return outcome
         finally:
             own.close()
 
@@ -311,10 +311,10 @@ def peers_for(subjects: list[str], tell: peers.Tell | None) -> dict[str, str]:
     """The subjects that cannot run here because their peer is not there, and how to get it. tell: get what is missing first, and
     tell of it.
     """
-    wanted = {name: load(name).peer for name in subjects if load(name).peer}
+    needs = {name: load(name).peer for name in subjects if load(name).peer}
     how = "perdure evaluate --install-peers"
-    missing = {peer: peers.lacking(peer, how, tell=tell) for peer in sorted(set(wanted.values()))}
-    return {name: missing[peer] for name, peer in wanted.items() if missing[peer]}
+    missing = {peer: peers.lacking(peer, how, tell=tell) for peer in sorted(set(needs.values()))}
+    return {name: missing[peer] for name, peer in needs.items() if missing[peer]}
 
 
 def cores() -> int:

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from perdure_evaluate.recovery.editing import canonical
 from perdure_evaluate.recovery.interface import Belief
 from perdure_evaluate.recovery.lives import Ack, Life
 from perdure_evaluate.recovery.oracle import Oracle, effects_of, foretell
 from perdure_evaluate.recovery.outside import KINDS, Knowing, mark
+from perdure_evaluate.recovery.program_edits import canonical
 from perdure_evaluate.recovery.story import Story
 
 VIOLATIONS = ("duplicates", "lost", "acknowledged_lost", "wrong", "stale", "stranded")
@@ -89,8 +89,8 @@ def judge(story: Story) -> Score:
 def _oracles(story: Story, acked: Acknowledged) -> tuple[Oracle, Oracle]:
     """The acts that must have happened; and those that would have, if nobody had changed a note."""
     amended = {key: value for key, (_, value) in story.amended.items()}
-    seen = (story.task, story.ground.seed, acked.steps, acked.effects)
-    return foretell(*seen, amended), foretell(*seen)
+    facts = (story.task, story.ground.seed, acked.steps, acked.effects)
+    return foretell(*facts, amended), foretell(*facts)
 
 
 class Acknowledged:
@@ -140,8 +140,8 @@ class Acknowledged:
 
     def _worked(self, life: Life, name: str) -> None:
         """Work that was acknowledged is not done again by who could know of it: it was there before, or is its own."""
-        seen = self._seen.get(name)
-        if ("step", name) in self.first and seen is not None and (seen[0] is life or seen[1] <= life.resumed):
+        earlier = self._seen.get(name)
+        if ("step", name) in self.first and earlier is not None and (earlier[0] is life or earlier[1] <= life.resumed):
             self.lost.add(f"step {name}")
 
     def _take(self, life: Life, ack: Ack) -> None:
@@ -169,40 +169,40 @@ def _count_effects(score: Score, story: Story, oracle: Oracle, outdated: Oracle,
     arrived = story.world.arrivals()
     score.effects = sum(arrived.values())
     for name in sorted({name for name, _ in arrived}):
-        times = sum(count for (each, _), count in arrived.items() if each == name)
+        times = sum(count for (other, _), count in arrived.items() if other == name)
         if times > 1:
             score.duplicates += times - 1
             score.detail.append(f"{times} times: {name}")
-        marks = {found for each, found in arrived if each == name}
+        marks = {arrival_mark for other, arrival_mark in arrived if other == name}
         if (
             story.amended
             and name in outdated.effects
-            and mark(outdated.effects[name].payload) in marks - _meant(oracle, name)
+            and mark(outdated.effects[name].payload) in marks - _marks_due(oracle, name)
         ):
             score.stale += 1
             score.detail.append(f"rests on what had changed: {name}")
-        elif marks - _meant(oracle, name) and not _was_told(story, name):
+        elif marks - _marks_due(oracle, name) and not _was_told(story, name):
             score.wrong = 1
             score.detail.append(f"not what others had seen: {name}")
-    missing = [name for name in oracle.effects if not any(each == name for each, _ in arrived)]
+    missing = [name for name in oracle.effects if not any(other == name for other, _ in arrived)]
     for name in missing:
-        meant = oracle.effects[name]
-        if over and not (KINDS[meant.kind] is Knowing.SAME and story.world.stands(meant.kind, meant.payload)):
+        effect = oracle.effects[name]
+        if over and not (KINDS[effect.kind] is Knowing.SAME and story.world.stands(effect.kind, effect.payload)):
             score.lost += 1
             score.detail.append(f"never: {name}")
 
 
-def _meant(oracle: Oracle, name: str) -> set[str]:
+def _marks_due(oracle: Oracle, name: str) -> set[str]:
     """The mark of what must have arrived under a name; nothing, if nothing must."""
     return {mark(oracle.effects[name].payload)} if name in oracle.effects else set()
 
 
 def _was_told(story: Story, name: str) -> bool:
     """Whether a person was asked about an effect of a store that had become an older one, and took it as it was."""
-    return bool(story.lost_at) and name in _asked(story)
+    return bool(story.lost_at) and name in _doubts_asked(story)
 
 
-def _asked(story: Story) -> set[str]:
+def _doubts_asked(story: Story) -> set[str]:
     """The effects that a person was asked about."""
     return {canonical(name) for life in story.lives for name in life.doubts}
 
@@ -210,12 +210,12 @@ def _asked(story: Story) -> set[str]:
 def _look_into_commits(score: Score, story: Story, oracle: Oracle) -> None:
     """A commit pushed in the name of the agent holds what the agent wrote."""
     written: dict[str, str] = {}
-    for name, meant in oracle.effects.items():
-        if meant.kind == "write":
-            written[meant.payload["path"]] = meant.payload["content"]
-        elif meant.kind == "commit":
-            found = story.world.committed(f"{name}/{mark(meant.payload)}", meant.payload["path"])
-            if found not in (None, written[meant.payload["path"]]) and not _was_told(story, name):
+    for name, effect in oracle.effects.items():
+        if effect.kind == "write":
+            written[effect.payload["path"]] = effect.payload["content"]
+        elif effect.kind == "commit":
+            content = story.world.committed(f"{name}/{mark(effect.payload)}", effect.payload["path"])
+            if content not in (None, written[effect.payload["path"]]) and not _was_told(story, name):
                 score.wrong = 1
                 score.detail.append(f"holds what the agent did not write: {name}")
 
@@ -226,15 +226,15 @@ def _count_doubt(score: Score, story: Story) -> None:
     A result that the next life finds in its store is no guess: it was kept before the strike, only not yet acknowledged.
     """
     kinds = effects_of(story.case.task)
-    asked = _asked(story)
+    questions = _doubts_asked(story)
     open_ones: set[str] = set()
     for life, after in zip(story.lives, [*story.lives[1:], None], strict=True):
         if life.end in ("killed", "hung"):
-            known = {ack.name for ack in life.acks} | set(after.belief.effects if after and after.belief else ())
-            open_ones |= {name for name in life.calling if name not in known}
+            recorded = {ack.name for ack in life.acks} | set(after.belief.effects if after and after.belief else ())
+            open_ones |= {name for name in life.calling if name not in recorded}
     blind = {name for name in open_ones if KINDS[kinds[name]] is Knowing.BLIND}
-    score.surfaced = len(asked)
-    score.guessed = len(blind - asked)
+    score.surfaced = len(questions)
+    score.guessed = len(blind - questions)
 
 
 def _compare_end(score: Score, final: Belief, oracle: Oracle) -> None:
@@ -256,14 +256,14 @@ def _audit(score: Score, story: Story, final: Belief) -> None:
 
 def recovery_seconds(lives: list[Life]) -> float | None:
     """The longest time from when a life after a strike had its store before it until its first new operation, or its end."""
-    seen: set[tuple[str, str]] = set()
-    found: list[float] = []
+    operations: set[tuple[str, str]] = set()
+    times: list[float] = []
     for before, life in zip([None, *lives], lives, strict=False):
         if before is not None and before.end == "killed" and life.end in ("done", "waiting") and life.resumed:
-            fresh = [ack.t for ack in life.acks if (ack.verb, ack.name) not in seen]
-            found.append((fresh[0] if fresh else life.ended) - life.resumed)
-        seen |= {(ack.verb, ack.name) for ack in life.acks}
-    return max(found, default=None)
+            fresh = [ack.t for ack in life.acks if (ack.verb, ack.name) not in operations]
+            times.append((fresh[0] if fresh else life.ended) - life.resumed)
+        operations |= {(ack.verb, ack.name) for ack in life.acks}
+    return max(times, default=None)
 
 
 def growth(acks: list[Ack]) -> list[float]:

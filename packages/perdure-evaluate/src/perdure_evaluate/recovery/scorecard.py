@@ -91,10 +91,10 @@ class Scorecard(msgspec.Struct):
     skipped: dict[str, str]
 
 
-def tally(shown: Iterable[ShownCase], planned: int) -> Tally:
+def tally(outcomes: Iterable[ShownCase], planned: int) -> Tally:
     """Sum up some cases."""
-    cases = list(shown)
-    scores = [each.score for each in cases]
+    cases = list(outcomes)
+    scores = [case.score for case in cases]
     recovered = [score.recover_seconds for score in scores if score.recover_seconds is not None]
     counted = [score.bytes_fifths for score in scores if score.bytes_fifths]
     return Tally(
@@ -105,25 +105,31 @@ def tally(shown: Iterable[ShownCase], planned: int) -> Tally:
         sums={name: sum(getattr(score, name) for score in scores) for name in SUMS},
         recover_median_seconds=median(recovered) if recovered else None,
         recover_max_seconds=max(recovered, default=None),
-        bytes_fifths=[median(each) for each in zip(*counted, strict=True)],
+        bytes_fifths=[median(fifth) for fifth in zip(*counted, strict=True)],
     )
 
 
-def made(plan: EvaluationPlan, ledger: Ledger, out: Path, command: str = "") -> Scorecard:
+def sum_up(plan: EvaluationPlan, ledger: Ledger, out: Path, command: str = "") -> Scorecard:
     """The scorecard of what was shown so far of a plan. command: what it was asked with, for who wants to do the same."""
-    shown = [found for cell in plan.cells for case in cell.cases if (found := ledger.shown.get(case.id)) is not None]
+    outcomes = [
+        outcome for cell in plan.cells for case in cell.cases if (outcome := ledger.outcomes.get(case.id)) is not None
+    ]
     controls = {fault: _caught(ledger, fault, cases) for fault, cases in plan.controls.items()}
     control_cases = [
-        ledger.shown[case.id] for cases in plan.controls.values() for case in cases if case.id in ledger.shown
+        ledger.outcomes[case.id] for cases in plan.controls.values() for case in cases if case.id in ledger.outcomes
     ]
-    broken = [f"{each.case.id}: {each.broken.splitlines()[-1]}" for each in [*shown, *control_cases] if each.broken]
-    sound = [each for each in shown if not each.broken]
+    broken = [
+        f"{outcome.case.id}: {outcome.broken.splitlines()[-1]}"
+        for outcome in [*outcomes, *control_cases]
+        if outcome.broken
+    ]
+    sound = [outcome for outcome in outcomes if not outcome.broken]
     return Scorecard(
         header=header_of(plan.seed),
         command=command,
         machine={"cores": cores(), "python": platform.python_version(), "system": platform.system()},
-        valid=not broken and all(each.case for each in controls.values()),
-        complete=len(shown) == sum(len(cell.cases) for cell in plan.cells),
+        valid=not broken and all(control.case for control in controls.values()),
+        complete=len(outcomes) == sum(len(cell.cases) for cell in plan.cells),
         controls=controls,
         subjects={
             name: _subjected(name, plan, sound) for name in plan.subjects if f"subject {name}" not in plan.skipped
@@ -135,31 +141,33 @@ def made(plan: EvaluationPlan, ledger: Ledger, out: Path, command: str = "") -> 
 
 
 def _caught(ledger: Ledger, fault: str, cases: list[Any]) -> Caught:
-    found = caught(ledger, fault, cases)
-    return Caught(cases[0].subject, found.case.id if found else "", sum(case.id in ledger.shown for case in cases))
+    outcome = caught(ledger, fault, cases)
+    return Caught(
+        cases[0].subject, outcome.case.id if outcome else "", sum(case.id in ledger.outcomes for case in cases)
+    )
 
 
-def _subjected(name: str, plan: EvaluationPlan, shown: list[ShownCase]) -> Subjected:
-    own = [each for each in shown if each.case.subject == name]
+def _subjected(name: str, plan: EvaluationPlan, outcomes: list[ShownCase]) -> Subjected:
+    own = [outcome for outcome in outcomes if outcome.case.subject == name]
     cells: dict[str, dict[str, Tally]] = {}
     for cell in plan.cells:
         if cell.subject == name:
-            these = [each for each in own if (each.case.task, each.case.fault) == (cell.task, cell.fault)]
+            these = [outcome for outcome in own if (outcome.case.task, outcome.case.fault) == (cell.task, cell.fault)]
             cells.setdefault(cell.task, {})[cell.fault] = tally(these, len(cell.cases))
-    planned = sum(each.planned for tasks in cells.values() for each in tasks.values())
+    planned = sum(part.planned for tasks in cells.values() for part in tasks.values())
     return Subjected(load(name).about, tally(own, planned), cells)
 
 
-def failures(shown: Iterable[ShownCase], out: Path) -> list[Failure]:
+def failures(outcomes: Iterable[ShownCase], out: Path) -> list[Failure]:
     """The cases with a violation, each with the line that shows it again; so many of each subject at most."""
-    found: list[Failure] = []
-    seen: dict[str, int] = {}
-    for each in shown:
-        if each.score.failed and seen.setdefault(each.case.subject, 0) < FAILURES_MAX:
-            seen[each.case.subject] += 1
-            score, line = each.score, replay(each.case.subject, each.case.id, out)
-            found.append(Failure(each.case.id, score.failed, score.detail[:8], each.lives, each.note, line))
-    return found
+    rows: list[Failure] = []
+    counts: dict[str, int] = {}
+    for outcome in outcomes:
+        if outcome.score.failed and counts.setdefault(outcome.case.subject, 0) < FAILURES_MAX:
+            counts[outcome.case.subject] += 1
+            score, line = outcome.score, replay(outcome.case.subject, outcome.case.id, out)
+            rows.append(Failure(outcome.case.id, score.failed, score.detail[:8], outcome.lives, outcome.note, line))
+    return rows
 
 
 def replay(subject: str, case: str, out: Path) -> str:

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from perdure_evaluate.recovery.editing import canonical
 from perdure_evaluate.recovery.interface import Belief
 from perdure_evaluate.recovery.lives import Life, LifeOrder, LifeProcess, Lives
 from perdure_evaluate.recovery.oracle import ANSWER, effects_of
 from perdure_evaluate.recovery.outside import OutsideWorld
+from perdure_evaluate.recovery.program_edits import canonical
 from perdure_evaluate.recovery.subjects import load
 from perdure_evaluate.recovery.tasks import TASKS
 from perdure_testing.witness import Witness
@@ -48,7 +48,7 @@ class Case(msgspec.Struct, frozen=True):
 
 class Ground(msgspec.Struct):
     """The means of a host. folder: where cases lie, in memory if there is such a place: SIGKILL takes nothing from the kernel,
-    and power loss is modelled. found: measurements and servers that many cases share; closing: things that end with the host.
+    and power loss is modelled. resources: measurements and servers that many cases share; closing: things that end with the host.
     """
 
     seed: int
@@ -57,7 +57,7 @@ class Ground(msgspec.Struct):
     folder: Path
     postgres: str = ""
     number: int = 0
-    found: dict[Any, Any] = {}
+    resources: dict[Any, Any] = {}
     closing: ExitStack = msgspec.field(default_factory=ExitStack)
 
 
@@ -91,22 +91,22 @@ class Story:
         if load(self.case.subject).needs == "postgres":
             (self.folder / "server").write_text(self.ground.postgres)
 
-    def order(self, **given: Any) -> LifeOrder:
+    def order(self, **options: Any) -> LifeOrder:
         """The next life."""
         about = {"subject": self.case.subject, "task": self.case.task, "seed": self.ground.seed}
         where = {
-            "folder": given.pop("folder", self.folder),
+            "folder": options.pop("folder", self.folder),
             "outside": self.top / "outside",
             "port": self.ground.witness.port,
         }
-        number = given.pop("life", len(self.lives))
+        number = options.pop("life", len(self.lives))
         return LifeOrder(
-            **about, **where, case=self.name, life=number, inbox=dict(self.inbox), clock=self.clock, **given
+            **about, **where, case=self.name, life=number, inbox=dict(self.inbox), clock=self.clock, **options
         )
 
-    def live(self, **given: Any) -> Life:
+    def live(self, **options: Any) -> Life:
         """Live one more life, to its end."""
-        return self.add(self.ground.lives.run(self.order(**given)))
+        return self.add(self.ground.lives.run(self.order(**options)))
 
     def add(self, life: Life) -> Life:
         """Take a life that is over into the story, and let people answer what it waits for."""
@@ -117,9 +117,9 @@ class Story:
             self.inbox[name] = self._looked_up(canonical(name))
         return life
 
-    def strike(self, at: str, **given: Any) -> Life:
+    def strike(self, at: str, **options: Any) -> Life:
         """Live until a boundary is reached, as often as people must be waited for on the way."""
-        while (life := self.live(at=at, **given)).end == "waiting" and len(self.lives) < LIVES_MAX:
+        while (life := self.live(at=at, **options)).end == "waiting" and len(self.lives) < LIVES_MAX:
             pass
         return life
 
@@ -148,13 +148,13 @@ class Story:
 
     def _looked_up(self, name: str) -> dict[str, Any]:
         """A person finds out what became of an effect: who asks the other side."""
-        found = self.world.found(name, effects_of(self.case.task)[name])
-        return {"happened": found is not None, "result": found}
+        result = self.world.result_of(name, effects_of(self.case.task)[name])
+        return {"happened": result is not None, "result": result}
 
-    def go_on(self, mend: Callable[[Life], None] = lambda _: None, **given: Any) -> None:
+    def go_on(self, mend: Callable[[Life], None] = lambda _: None, **options: Any) -> None:
         """Live until it is done or says that something is wrong. People mend that, and say so; then it may come to its end."""
         while len(self.lives) < LIVES_MAX:
-            life = self.live(**given)
+            life = self.live(**options)
             if life.end == "failed":
                 mend(life)
                 self.inbox[MENDED] = True
@@ -173,13 +173,13 @@ class Story:
     def undisturbed(self, what: str, find: Callable[[Story], T]) -> T:
         """The result of a story of this subject and task that nobody disturbs; looked for once."""
         mark = (what, self.case.subject, self.case.task)
-        if mark not in self.ground.found:
+        if mark not in self.ground.resources:
             other = Story(self.ground, self.case)
             try:
-                self.ground.found[mark] = find(other)
+                self.ground.resources[mark] = find(other)
             finally:
                 other.clear()
-        return self.ground.found[mark]
+        return self.ground.resources[mark]
 
     def clear(self) -> None:
         """Remove what it left."""

@@ -141,19 +141,19 @@ def coding(agent: Played) -> None:
 
 def research(agent: Played, count: int) -> None:
     """Read and note, again and again; the history grows; now and then something is published."""
-    seen = 0
+    total = 0
     for number in range(1, count + 1):
-        found = agent.step(f"read-{number}", lambda rng, seen=seen: _finding(rng, seen))
-        agent.note(f"finding-{number}", found)
-        seen += found["weight"]
+        finding = agent.step(f"read-{number}", lambda rng, total=total: _finding(rng, total))
+        agent.note(f"finding-{number}", finding)
+        total += finding["weight"]
         if number % PUBLISH_EVERY == 0:
-            agent.act(f"publish-{number}", "publish", {"findings": number, "weight": seen})
-    agent.done({"findings": count, "weight": seen})
+            agent.act(f"publish-{number}", "publish", {"findings": number, "weight": total})
+    agent.done({"findings": count, "weight": total})
 
 
-def _finding(rng: random.Random, seen: int) -> dict[str, Any]:
+def _finding(rng: random.Random, total: int) -> dict[str, Any]:
     text = " ".join(rng.choice(WORDS) for _ in range(FINDING_CHARS // 6))
-    return {"text": text, "weight": rng.randrange(1, 9), "after": seen}
+    return {"text": text, "weight": rng.randrange(1, 9), "after": total}
 
 
 # -- a hand-over -------------------------------------------------------------------------------------------------
@@ -167,12 +167,12 @@ def handover(agent: Played) -> None:
     agent.note("left", {"ticket": opened["id"], "next": "deliver"})
     taker = agent.ask("taker", "Who takes over?")
     agent.note("taken", {"by": taker})
-    found = agent.read("plan-read", "plan")
-    left = agent.read("left-read", "left")
-    work = agent.step("work", lambda rng: f"{found['goal']} within {found['limit']}: {' '.join(rng.sample(WORDS, 2))}")
-    agent.act("order", "refund", {"limit": found["limit"], "ticket": left["ticket"]})
+    terms = agent.read("plan-read", "plan")
+    rest = agent.read("left-read", "left")
+    work = agent.step("work", lambda rng: f"{terms['goal']} within {terms['limit']}: {' '.join(rng.sample(WORDS, 2))}")
+    agent.act("order", "refund", {"limit": terms["limit"], "ticket": rest["ticket"]})
     agent.act("delivered", "mail", {"to": "owner", "text": work})
-    agent.done({"ticket": left["ticket"], "limit": found["limit"]})
+    agent.done({"ticket": rest["ticket"], "limit": terms["limit"]})
 
 
 # -- a deploy while a person is asked ----------------------------------------------------------------------------

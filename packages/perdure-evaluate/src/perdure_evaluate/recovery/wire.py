@@ -98,7 +98,7 @@ class Watched:
 
     def _passed(self, verb: str, name: str, operate: Callable[[], Any], value: Any = None) -> Any:
         self._wire.reach(name, "before")
-        given = operate()
-        self._wire.tell("ack", name, verb=verb, value=given if given is not None else value)
+        result = operate()
+        self._wire.tell("ack", name, verb=verb, value=result if result is not None else value)
         self._wire.reach(name, "recorded")
-        return given
+        return result

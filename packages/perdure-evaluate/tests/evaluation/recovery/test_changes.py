@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from evaluation.recovery.conftest import SEED, Show
-from perdure_evaluate.recovery.editing import MARK, Edited, canonical_belief
 from perdure_evaluate.recovery.faults import FAULTS
 from perdure_evaluate.recovery.interface import Belief, Subject, SubjectAgent
 from perdure_evaluate.recovery.oracle import foretell, operations_of
+from perdure_evaluate.recovery.program_edits import MARK, Edited, canonical_belief
 from perdure_evaluate.recovery.subjects import SUBJECTS, load
 from perdure_evaluate.recovery.tasks import NEW, OLD, TASKS
 

@@ -80,7 +80,7 @@ def test_killed_itself_it_leaves_what_it_found_and_nothing_else(tmp_path, how: s
     assert program.wait() == (130 if how is signal.SIGINT else -how)
     until(lambda: not left_behind_by(program.pid))
     with running.Ledger(tmp_path, 4) as ledger:
-        assert len(ledger.shown) >= 3
+        assert len(ledger.outcomes) >= 3
 
 
 def left_behind_by(pid: int) -> list[Path]:

@@ -9,7 +9,7 @@ import pytest
 
 from evaluation.recovery.conftest import SEED, Show
 from perdure_evaluate.recovery import SCRATCH, plan
-from perdure_evaluate.recovery.faults import refusing
+from perdure_evaluate.recovery.faults import io_errors
 from perdure_testing import scratch
 
 
@@ -62,7 +62,7 @@ TRACE = r"""
 
 def test_the_calls_with_which_a_life_says_what_it_believes_are_left_alone() -> None:
     """They would read as if it had forgotten everything."""
-    calls = list(refusing._read(TRACE, 1, 7, "/t/s"))
+    calls = list(io_errors._read(TRACE, 1, 7, "/t/s"))
     assert [(call.name, call.numbers) for call in calls] == [
         ("write", {"write": 1}), ("pwrite64", {"pwrite64": 2}), ("fsync", {"pwrite64": 2, "fsync": 1}),
     ]  # fmt: skip

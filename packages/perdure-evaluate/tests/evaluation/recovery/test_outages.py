@@ -11,13 +11,13 @@ from evaluation.recovery.conftest import SEED
 from evaluation.recovery.test_power_model import FOLDER, coded, fd, opened, written
 from perdure.stores import sqlite
 from perdure_evaluate.recovery import host, plan
-from perdure_evaluate.recovery.faults import outages, tracing
+from perdure_evaluate.recovery.faults import outages, system_calls
 from perdure_evaluate.recovery.faults.outages import Heard, OutageState, states_of
 from perdure_evaluate.recovery.host import ShownCase
 from perdure_evaluate.recovery.story import Ground
 
 Show = Callable[[str], ShownCase]
-needs_strace = pytest.mark.skipif(bool(tracing.missing()), reason="strace cannot trace here")
+needs_strace = pytest.mark.skipif(bool(system_calls.missing()), reason="strace cannot trace here")
 
 
 def acked(name: str) -> str:

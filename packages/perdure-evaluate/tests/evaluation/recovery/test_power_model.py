@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure_evaluate.recovery.faults.replaying import Files, Untold
+from perdure_evaluate.recovery.faults.file_replay import Files, Untold
 
 FOLDER = Path("/t/s")
 

@@ -12,7 +12,7 @@ from evaluation.recovery.conftest import Show
 from perdure.cli.main import cli
 from perdure_evaluate.recovery import VERSION
 from perdure_evaluate.recovery.faults import FAULTS
-from perdure_evaluate.recovery.faults.tracing import CALLS
+from perdure_evaluate.recovery.faults.system_calls import CALLS
 from perdure_evaluate.recovery.oracle import PHASES
 from perdure_evaluate.recovery.outside import KINDS
 from perdure_evaluate.recovery.tasks import TASKS

@@ -9,11 +9,11 @@ from perdure.cli.output import counted, note, plain, say_json
 from perdure.cli.tables import Column, say_table
 
 FORKED = (
-    Column("kind", lambda each: each.kind),
-    Column("theirs", lambda each: each.name),
-    Column("is now", lambda each: each.now),
-    Column("parted after", lambda each: each.parted_after),
-    Column("events", lambda each: each.events),
+    Column("kind", lambda fork: fork.kind),
+    Column("theirs", lambda fork: fork.name),
+    Column("is now", lambda fork: fork.now),
+    Column("parted after", lambda fork: fork.parted_after),
+    Column("events", lambda fork: fork.events),
 )
 
 

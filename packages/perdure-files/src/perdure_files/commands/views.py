@@ -17,19 +17,19 @@ from perdure.model.display import visible
 
 if TYPE_CHECKING:
     from perdure.stores.core import Core
-    from perdure_files.views.keeping import KeptPages
+    from perdure_files.views.page_keeper import KeptPages
 
 INSTEAD = "a view is a Markdown page; `perdure views SESSION --json` is for programs"
 
 
 @contextmanager
-def _opened(asked: StoreOptions, *, read_only: bool) -> Iterator[tuple[Core, int]]:
+def _opened(options: StoreOptions, *, read_only: bool) -> Iterator[tuple[Core, int]]:
     from perdure.stores.core import open_core  # noqa: PLC0415 - help must not load the stores
 
-    asked.check_exists()
-    core = open_core(asked.store, read_only=read_only)
+    options.check_exists()
+    core = open_core(options.store, read_only=read_only)
     try:
-        yield core, core.tenant_id(asked.tenant)
+        yield core, core.tenant_id(options.tenant)
     finally:
         core.close()
 
@@ -55,51 +55,51 @@ def _opened(asked: StoreOptions, *, read_only: bool) -> Iterator[tuple[Core, int
     help="Drop the edits in this view.",
 )
 @reads
-def views(asked: StoreOptions, *, sessions: tuple[str, ...], where: Path | None, discard: tuple[Path, ...]) -> None:
+def views(options: StoreOptions, *, sessions: tuple[str, ...], where: Path | None, discard: tuple[Path, ...]) -> None:
     """Show each SESSION as a page: goal, decisions, tasks, values, recent events. With --to, write pages instead.
 
     Without SESSION, on a files store: bring the pages in its views/ folder up to date. A page that was edited by hand is left
     as it is: `perdure apply` records the edits, --discard drops them.
     """
-    from perdure_files.views import keeping  # noqa: PLC0415 - as above
+    from perdure_files.views import page_keeper  # noqa: PLC0415 - as above
 
     if discard and (sessions or where is not None):
         raise click.UsageError("--discard names the page that is forgotten: it goes with no SESSION and not with --to")
     if where is not None:
-        with _opened(asked, read_only=True) as (core, tenant):
-            return _say(asked, keeping.write_to(core, tenant, where, sessions))
+        with _opened(options, read_only=True) as (core, tenant):
+            return _say(options, page_keeper.write_to(core, tenant, where, sessions))
     if sessions:
-        return _show(asked, sessions)
-    if keeping.layout_of(asked.store) is None:
+        return _show(options, sessions)
+    if page_keeper.layout_of(options.store) is None:
         raise click.UsageError("name a SESSION, or a folder with --to: only a files store has a views folder")
-    with _opened(asked, read_only=False) as (core, tenant):
-        return _say(asked, keeping.renew(core, tenant, discard))
+    with _opened(options, read_only=False) as (core, tenant):
+        return _say(options, page_keeper.renew(core, tenant, discard))
 
 
-def _show(asked: StoreOptions, sessions: tuple[str, ...]) -> None:
+def _show(options: StoreOptions, sessions: tuple[str, ...]) -> None:
     from perdure_files.views.gather import gather  # noqa: PLC0415 - as above
-    from perdure_files.views.keeping import find  # noqa: PLC0415
     from perdure_files.views.page import render  # noqa: PLC0415
+    from perdure_files.views.page_keeper import find  # noqa: PLC0415
 
-    with _opened(asked, read_only=True) as (core, tenant):
-        found = [core.read(gather, find(core, name, tenant), tenant=tenant) for name in sessions]
-    if asked.as_json:
-        say_json([{"head": view.head, "about": view.about, **view.plain()} for view in found])
+    with _opened(options, read_only=True) as (core, tenant):
+        pages = [core.read(gather, find(core, name, tenant), tenant=tenant) for name in sessions]
+    if options.as_json:
+        say_json([{"head": view.head, "about": view.about, **view.plain()} for view in pages])
         return
-    for view in found:
+    for view in pages:
         click.echo(render(view).decode(), nl=False)
 
 
-def _say(asked: StoreOptions, kept: KeptPages) -> None:
-    if asked.as_json:
-        say_json({name: [str(path) for path in getattr(kept, name)] for name in ("written", "removed", "edited")})
+def _say(options: StoreOptions, pages: KeptPages) -> None:
+    if options.as_json:
+        say_json({name: [str(path) for path in getattr(pages, name)] for name in ("written", "removed", "edited")})
         return
-    for path in kept.written:
+    for path in pages.written:
         click.echo(visible(path))
-    for path in kept.edited:
+    for path in pages.edited:
         note(f"edited by hand, left as it is: {visible(path)} (perdure apply it, or perdure views --discard it)")
     note(
-        f"{counted(len(kept.written), 'view')} written, {len(kept.removed)} removed, {len(kept.edited)} edited by hand"
+        f"{counted(len(pages.written), 'view')} written, {len(pages.removed)} removed, {len(pages.edited)} edited by hand"
     )
 
 
@@ -112,7 +112,7 @@ def _say(asked: StoreOptions, kept: KeptPages) -> None:
 @click.argument("view", type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Only show what would be recorded.")
 @writes
-def apply(asked: StoreOptions, *, view: Path, dry_run: bool) -> None:
+def apply(options: StoreOptions, *, view: Path, dry_run: bool) -> None:
     """Record the edits in VIEW (a page that `perdure views` or a files store wrote): the goal, tasks ticked, blocked, cancelled
     or added, decisions closed or added, values.
 
@@ -121,9 +121,9 @@ def apply(asked: StoreOptions, *, view: Path, dry_run: bool) -> None:
     """
     from perdure_files.views.apply import apply_view  # noqa: PLC0415 - as above
 
-    with _opened(asked, read_only=dry_run) as (core, tenant):
-        done = apply_view(core, tenant, asked.actor, view.absolute(), dry_run=dry_run)
-    if asked.as_json:
+    with _opened(options, read_only=dry_run) as (core, tenant):
+        done = apply_view(core, tenant, options.actor, view.absolute(), dry_run=dry_run)
+    if options.as_json:
         say_json(done)
         return
     for change in done.changes:

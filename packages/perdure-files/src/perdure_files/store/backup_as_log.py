@@ -29,12 +29,12 @@ def as_files(database: Path, folder: Path, place: Place | None) -> None:
     journal = LineLog(layout)
     with closing(opened_to_read(database)) as tables:
         _put_blobs(tables, place)
-        lines = (each.line for each in lines_from_tables.missing(tables, lines_from_tables.LogTells()))
+        lines = (entry.line for entry in lines_from_tables.missing(tables, lines_from_tables.LogTells()))
         for number, data in enumerate(lines_from_tables.segments(facts_of(tables), lines, system_clock()), 1):
             layout.place(layout.segment(number), data)
-        found = compared(said_of(tables), said_by_lines(journal))
-    if found:
-        raise Damaged(f"the backup cannot be written as a log of lines: {found[0]}", path="source")
+        differences = compared(said_of(tables), said_by_lines(journal))
+    if differences:
+        raise Damaged(f"the backup cannot be written as a log of lines: {differences[0]}", path="source")
     for mark, _ in journal.read_on(START):
         journal.note(encode(mark))  # it was seen here: whoever opens it need not take it for a clone
     journal.close()

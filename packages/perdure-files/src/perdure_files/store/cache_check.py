@@ -6,13 +6,13 @@ Hashes chain the events, and `verify` holds every row of the cache against its e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from perdure.stores import schema_upgrade
 from perdure.stores.sqlite import SqliteConnection, SqliteEngine
 from perdure_files.store.connection import mark_of
-from perdure_files.store.journal import START, Entry, LineLog, LogMark
+from perdure_files.store.journal import START, LineLog, LogMark
 from perdure_files.store.load import Loader, Q
 
 TOLD_MAX = 100
@@ -39,16 +39,14 @@ def said_by_lines(journal: LineLog, upto: LogMark | None = None) -> dict[Any, An
         tables.begin()
         loader = Loader(tables)
         for _, entries in journal.read_on(START):
-            loader.load([entry for entry in entries if upto is None or _is_before(entry, upto)])
+            loader.load([
+                (number, part) for number, part in entries
+                if upto is None or (number, part.start) < (upto.segment, upto.end)
+            ])  # fmt: skip
         return said_of(tables)
     finally:
         tables.rollback()
         engine.close()
-
-
-def _is_before(entry: Entry, mark: LogMark) -> bool:
-    number, each = entry
-    return number < mark.segment or (number == mark.segment and each.start < mark.end)
 
 
 def said_of(tables: SqliteConnection) -> dict[Any, Any]:
@@ -62,25 +60,17 @@ def said_of(tables: SqliteConnection) -> dict[Any, Any]:
 
 def compared(cache: dict[Any, Any], lines: dict[Any, Any]) -> list[str]:
     """The first differences, each as a sentence."""
-    return [_sentence(key, cache.get(key), lines.get(key)) for key in _first(cache, lines)]
-
-
-def _first(cache: dict[Any, Any], lines: dict[Any, Any]) -> Iterator[Any]:
-    found = (key for key in {**cache, **lines} if cache.get(key) != lines.get(key))
-    for _, key in zip(range(TOLD_MAX), found, strict=False):
-        yield key
+    keys = (key for key in {**cache, **lines} if cache.get(key) != lines.get(key))
+    return [_sentence(key, cache.get(key), lines.get(key)) for key in islice(keys, TOLD_MAX)]
 
 
 def _sentence(key: tuple[Any, ...], cache: Any, lines: Any) -> str:
     what = " ".join(part.hex() if isinstance(part, bytes) else part for part in key)
     if key[0] == "stream":
         what = f"{(cache or lines)[1]} {(cache or lines)[2]!r}"
-        ends = [
-            f"ends at {said[-2]} ({bytes(said[-1]).hex()[:16]})" if said else "is unknown" for said in (cache, lines)
-        ]
+        ends = [f"ends at {row[-2]} ({bytes(row[-1]).hex()[:16]})" if row else "is unknown" for row in (cache, lines)]
         return f"{what} {ends[0]} in the cache, and {ends[1]} in the lines of the log"
     where = [
-        f"{'not ' if said is None else ''}in the {name}"
-        for name, said in (("cache", cache), ("lines of the log", lines))
+        f"{'not ' if row is None else ''}in the {name}" for name, row in (("cache", cache), ("lines of the log", lines))
     ]
     return f"{what} is {' and '.join(where)}"

@@ -30,23 +30,23 @@ def name_for(folder: Path, *, make: bool) -> str | None:
     key = _key(make=make)
     if key is None:
         return None
-    said = os.fsencode(Path(folder).resolve())
-    return f"cache-{hmac.digest(key, said, 'sha256').hex()[:32]}"
+    path = os.fsencode(Path(folder).resolve())
+    return f"cache-{hmac.digest(key, path, 'sha256').hex()[:32]}"
 
 
 def _key(*, make: bool) -> bytes | None:
     refused: OSError | None = None
     for folder in _places():
         try:
-            found = _read(folder / "key")
-            if found is None and make:
+            key = _read(folder / "key")
+            if key is None and make:
                 _make(folder)
-                found = _read(folder / "key")
+                key = _read(folder / "key")
         except OSError as error:
             refused = error
             continue
-        if found is not None:
-            return found
+        if key is not None:
+            return key
     if make:
         raise Refused(f"there is no place for the key of this user's caches: {refused}", path="store", hint=_HINT)
     return None
@@ -69,8 +69,8 @@ def _read(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     try:
-        found = os.fstat(fd)
-        ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+        status = os.fstat(fd)
+        ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
         key = os.read(fd, _KEY_BYTES + 1) if ours else b""
     finally:
         os.close(fd)

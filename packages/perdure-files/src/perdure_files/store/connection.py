@@ -61,9 +61,9 @@ def mark_of(cache: SqliteConnection) -> LogMark:
 
 def put_mark(cache: SqliteConnection, mark: LogMark) -> bytes:
     """Say how far it has, in the transaction that brings it there; returns what was said."""
-    said = encode(mark)
-    cache.query(migrate.Q.meta_put, {"name": "log_mark", "value": said.decode()})
-    return said
+    data = encode(mark)
+    cache.query(migrate.Q.meta_put, {"name": "log_mark", "value": data.decode()})
+    return data
 
 
 def raised(journal: LineLog, facts: WrittenStore, mark: LogMark) -> tuple[WrittenStore, LogMark]:
@@ -178,7 +178,8 @@ class FilesConnection(CacheConnection):
             raise fault_of(error, self._journal.layout.log) from error
 
     def _catch_up(self) -> None:
-        self._check_place()
+        if place_of(self.file) != self._place:  # it was taken away or replaced: another one is made from the log
+            raise replaced(self._journal.layout.cache)
         self._journal.let_go()
         self._facts = None
         mark = mark_of(self._cache)
@@ -189,11 +190,6 @@ class FilesConnection(CacheConnection):
         self._mark = mark_of(self._cache)
         self._look = self._journal.look(self._mark.segment) or _NEVER
         self._unsure = False
-
-    def _check_place(self) -> None:
-        """Refuse a cache that was taken away or replaced: another one is made from the log."""
-        if place_of(self.file) != self._place:
-            raise replaced(self._journal.layout.cache)
 
     def _read_on(self, mark: LogMark) -> None:
         """Read the lines after a mark, in one transaction of the cache. Lost lines raise the epoch."""
@@ -209,7 +205,8 @@ class FilesConnection(CacheConnection):
                 mark = after
             asides = self._set_aside(pieces)
             facts = loader.facts or facts_of(self._cache)
-            if any(each.lost for each in asides):  # in this very transaction: after a crash nobody would know any more
+            # In this very transaction: after a crash nothing would tell it any more.
+            if any(aside.lost for aside in asides):
                 facts, mark = raised(self._journal, facts, mark)
             put_facts(self._cache, facts)
             put_mark(self._cache, mark)
@@ -228,11 +225,11 @@ class FilesConnection(CacheConnection):
             self._journal.cut(last, torn)
 
     def _set_aside(self, pieces: list[tuple[int, Piece]]) -> list[Aside]:
-        found = gathered(pieces)
+        asides = gathered(pieces)
         layout = self._journal.layout
         with disk_errors(layout.aside, "store"):
-            set_aside.keep(layout, found)
-        return found
+            set_aside.keep(layout, asides)
+        return asides
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -311,20 +308,20 @@ class FilesConnection(CacheConnection):
 
     def _lines(self) -> list[Line]:
         """One line a transaction; what cannot be told apart (bodies that go, blobs that go) makes the batch one line."""
-        said = self._pending[0] if len(self._pending) == 1 else _together(self._pending)
-        begins, ends = said.blobs or self._new_tenants, said.empties or self._drops
+        batch = self._pending[0] if len(self._pending) == 1 else _together(self._pending)
+        begins, ends = batch.blobs or self._new_tenants, batch.empties or self._drops
         facts = self._facts_line() if self._restated else []
-        if not (said.events or begins or ends):
+        if not (batch.events or begins or ends):
             return facts
-        streams = {new.stream.id: new.stream for new in said.streams}
-        groups = [said.events] if ends or not said.events else _by_transaction(said.events)
+        streams = {new.stream.id: new.stream for new in batch.streams}
+        groups = [batch.events] if ends or not batch.events else _by_transaction(batch.events)
         lines = [self._line(group, streams) for group in groups]
         if begins:
-            blobs = [WrittenBlob(self._tenant(row[0]), row[1].hex(), row[2]) for row in said.blobs]
+            blobs = [WrittenBlob(self._tenant(row[0]), row[1].hex(), row[2]) for row in batch.blobs]
             lines[0] = replace(lines[0], tenants=self._new_tenants, blobs=blobs)
         if ends:
             drops = [WrittenBlob(self._tenant(tenant), address.hex()) for tenant, address in self._drops]
-            empties = [(self._name(stream), seq) for stream, seq in said.empties]
+            empties = [(self._name(stream), seq) for stream, seq in batch.empties]
             lines[-1] = replace(lines[-1], drops=drops, empties=empties)
         return [*facts, *lines]
 
@@ -339,18 +336,22 @@ class FilesConnection(CacheConnection):
     def _begun(self, events: list[NewEvent], streams: dict[int, Stream]) -> list[WrittenStream]:
         """The streams that begin with these events; they are taken out of those that are still to begin."""
         begun = [streams.pop(number) for number in dict.fromkeys(event.stream for event in events) if number in streams]
-        self._names.update((stream.id, self._named(stream.id, stream.uid, stream.tenant)) for stream in begun)
-        return [self._stream_written(each) for each in begun]
-
-    def _stream_written(self, stream: Stream) -> WrittenStream:
-        parent = self._name(stream.parent) if stream.parent is not None else ""
-        return stream_written(stream, self._name(stream.id), self._tenant(stream.tenant), parent)
+        self._names.update((stream.id, self._line_name(stream.id, stream.uid, stream.tenant)) for stream in begun)
+        return [
+            stream_written(
+                stream,
+                self._name(stream.id),
+                self._tenant(stream.tenant),
+                "" if stream.parent is None else self._name(stream.parent),
+            )
+            for stream in begun
+        ]
 
     def _facts_line(self) -> list[Line]:
         """A line of its own for a new epoch, before what it is about: a torn batch must not have that alone."""
-        known, said = self._said_facts(), facts_of(self._cache)
-        self._facts = said
-        return [] if said == known else [Line(FORMAT, "", system_clock(), store=said)]
+        before, facts = self._said_facts(), facts_of(self._cache)
+        self._facts = facts
+        return [] if facts == before else [Line(FORMAT, "", system_clock(), store=facts)]
 
     def _said_facts(self) -> WrittenStore:
         """The log's facts about the store, as far as this connection knows."""
@@ -368,10 +369,10 @@ class FilesConnection(CacheConnection):
             if len(self._names) >= HINTS_MAX:
                 self._names.clear()
             uid, tenant = self._cache.query(Q.stream_uid, {"id": stream})[0]
-            self._names[stream] = self._named(stream, bytes(uid), tenant)
+            self._names[stream] = self._line_name(stream, bytes(uid), tenant)
         return self._names[stream]
 
-    def _named(self, stream: int, uid: bytes, tenant: int) -> str:
+    def _line_name(self, stream: int, uid: bytes, tenant: int) -> str:
         """The name of a stream in a line. Numbers follow the log, so that the first one of a uid is the same for every reader."""
         shared = self._cache.query(Q.stream_shared, {"uid": uid, "id": stream})
         return name_of(uid, self._tenant(tenant) if shared else "")

@@ -19,10 +19,10 @@ from perdure_files.store.layout import Layout
 from perdure_files.store.line import FoundLine, lines_in
 
 
-def check(journal: LineLog, seen: Iterable[LogMark | None]) -> None:
+def check(journal: LineLog, all_marks: Iterable[LogMark | None]) -> None:
     """Refuse a log that lost what these marks say of it. NotFound when there is none at all, Damaged when a part is gone."""
     layout = journal.layout
-    marks = [mark for mark in seen if mark is not None and mark != START]
+    marks = [mark for mark in all_marks if mark is not None and mark != START]
     if not marks:
         return
     if not layout.numbers():
@@ -43,8 +43,8 @@ def _is_shorter(layout: Layout, mark: LogMark) -> bool:
     if mark.segment not in layout.numbers():
         return True
     data = layout.content(mark.segment)
-    found = [each for each in lines_in(data, 0) if isinstance(each, FoundLine)]
-    return not found or (len(data) < mark.end and not any(mark.check in (each.check, *each.line.was) for each in found))
+    parts = [part for part in lines_in(data, 0) if isinstance(part, FoundLine)]
+    return not parts or (len(data) < mark.end and not any(mark.check in (part.check, *part.line.was) for part in parts))
 
 
 def _what_git_does_not_do(layout: Layout) -> str:
@@ -53,7 +53,8 @@ def _what_git_does_not_do(layout: Layout) -> str:
     missing = sorted({*range(1, numbers[-1] + 1)} - {*numbers}) if numbers[-1] < _FAR_AWAY else [1]
     if missing:
         return f"now {layout.segment(missing[0]).name} is missing"
-    if not any(_says_something(layout, number) for number in numbers):
+    parts = (part for number in numbers for part in lines_in(layout.content(number), 0))
+    if not any(isinstance(part, FoundLine) for part in parts):
         return "now it has no line"
     if not layout.content(numbers[-1]).endswith(b"\n"):
         return "now it ends within a line"
@@ -63,10 +64,6 @@ def _what_git_does_not_do(layout: Layout) -> str:
 
 
 _FAR_AWAY = 1_000_000
-
-
-def _says_something(layout: Layout, number: int) -> bool:
-    return any(isinstance(each, FoundLine) for each in lines_in(layout.content(number), 0))
 
 
 def _in_git(folder: Path) -> bool:

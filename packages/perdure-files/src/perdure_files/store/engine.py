@@ -81,10 +81,10 @@ class FilesEngine(SqliteEngine):
         if not self.layout.cache.exists():  # it was there when the store was opened
             raise replaced(self.layout.cache)
 
-        def made(raw: apsw.Connection) -> FilesConnection:
+        def connect(raw: apsw.Connection) -> FilesConnection:
             return FilesConnection(raw, journal, self.busy_wait_ms / 1000, unsure=unsure)
 
-        connection = opened_to_write(self.layout.cache, self.busy_wait_ms, made)
+        connection = opened_to_write(self.layout.cache, self.busy_wait_ms, connect)
         assert isinstance(connection, FilesConnection)
         connection.raw.execute(Q.lightly_synced.source)
         return connection
@@ -99,10 +99,10 @@ class FilesEngine(SqliteEngine):
         """
         with disk_errors(self.layout.folder, "store"):
             pieces = [entry for _, entries in self.journal().read_on(START) for entry in entries]
-            damaged = gathered((number, each) for number, each in pieces if isinstance(each, Piece))
-            found = [*(self._unkept or set_aside.listed(self.layout)), *damaged]
-        kept = {(each.segment, each.offset, each.reason): each for each in found}
-        return [kept[place] for place in sorted(kept)]
+            damaged = gathered((number, part) for number, part in pieces if isinstance(part, Piece))
+            asides = [*(self._unkept or set_aside.listed(self.layout)), *damaged]
+        by_place = {(aside.segment, aside.offset, aside.reason): aside for aside in asides}
+        return [by_place[place] for place in sorted(by_place)]
 
     def contradictions(self) -> list[str]:
         """The contradictions between the cache and the lines. Reads the whole log."""
@@ -167,9 +167,9 @@ class FilesEngine(SqliteEngine):
         cached, noted = self._cached(), journal.noted()
         damage.check(journal, [noted, cached and cached[0]])
         if cached is not None and not journal.holds(cached[0]):
-            return self._rebuild(journal, cached[1], known=False)
+            return self._rebuild(journal, cached[1], familiar=False)
         if cached is None and self.layout.numbers():
-            return self._rebuild(journal, None, known=noted is not None and journal.holds(noted))
+            return self._rebuild(journal, None, familiar=noted is not None and journal.holds(noted))
         if cached is None:
             self._make_cache(self.layout.cache)
         return self._follow(journal)
@@ -205,10 +205,10 @@ class FilesEngine(SqliteEngine):
 
     # -- making the cache anew -------------------------------------------------------------------------------------------
 
-    def _rebuild(self, journal: LineLog, before: WrittenStore | None, *, known: bool) -> None:
+    def _rebuild(self, journal: LineLog, before: WrittenStore | None, *, familiar: bool) -> None:
         """Read the whole log into a new cache. known: this machine has seen this very log, so nothing was put back."""
         set_aside.forget(self.layout)
-        pieces = _mended(journal, known=known)
+        pieces = _mended(journal, familiar=familiar)
         path = self.layout.cache.with_name("cache.db.new")
         with closing(self._make_cache(path).connect()) as cache:
             for pragma in (Q.unsynced, Q.unlogged, Q.roomy):
@@ -217,7 +217,7 @@ class FilesEngine(SqliteEngine):
             facts, mark, more = _loaded(cache, journal, before)
             asides = gathered([*pieces, *more])
             set_aside.keep(self.layout, asides)
-            if not known or any(each.lost for each in asides):
+            if not familiar or any(aside.lost for aside in asides):
                 facts, mark = raised(journal, facts, mark)
             put_facts(cache, facts)
             put_mark(cache, mark)
@@ -262,9 +262,9 @@ class FilesEngine(SqliteEngine):
             return None
         engine = SqliteEngine(self.url, self.layout.cache, read_only=True)
         try:
-            found, known = schema_upgrade.schema_of(engine, keep=True), migrate.latest(migrate.migrations())
-            migrate.check(found, known)  # a newer Perdure writes here: its log may say what this one cannot read
-            if found != known:
+            schema, latest = schema_upgrade.schema_of(engine, keep=True), migrate.latest(migrate.migrations())
+            migrate.check(schema, latest)  # a newer Perdure writes here: its log may say what this one cannot read
+            if schema != latest:
                 return None
             with closing(engine.reader()) as connection:
                 return mark_of(connection)
@@ -294,15 +294,9 @@ def _loaded(
         for mark, entries in journal.read_on(START):  # noqa: B007 - the last one is needed
             pieces += loader.load(entries)
     facts = loader.facts or before or facts_of(cache)
-    return _going_on(facts, before or facts), mark, pieces
-
-
-def _going_on(facts: WrittenStore, before: WrittenStore) -> WrittenStore:
-    """The facts that a log says, after those that were known: a log from before the store was moved away does not open it
-    again.
-    """
-    known = before.moved if before.uid == facts.uid else ""
-    return replace(facts, epoch=max(facts.epoch, before.epoch), moved=facts.moved or known)
+    before = before or facts
+    move = before.moved if before.uid == facts.uid else ""  # a log from before the move does not open the store again
+    return replace(facts, epoch=max(facts.epoch, before.epoch), moved=facts.moved or move), mark, pieces
 
 
 @contextmanager
@@ -317,13 +311,13 @@ def _without_collecting() -> Iterator[None]:
             gc.enable()
 
 
-def _mended(journal: LineLog, *, known: bool) -> list[tuple[int, Piece]]:
+def _mended(journal: LineLog, *, familiar: bool) -> list[tuple[int, Piece]]:
     """Take a torn end off; what was torn is kept before that."""
     last = LogMark(max(journal.layout.numbers(), default=1))
     torn = journal.mend(last)
     if torn is None:
         return []
-    torn = torn._replace(lost=False) if known else torn._replace(reason="torn: the rest of it is missing")
+    torn = torn._replace(lost=False) if familiar else torn._replace(reason="torn: the rest of it is missing")
     pieces = [(last.segment, torn)]
     set_aside.keep(journal.layout, gathered(pieces))
     journal.cut(last, torn)

@@ -72,7 +72,7 @@ class Within:
 
     # -- looking -------------------------------------------------------------------------------------------------------------
 
-    def found(self, path: Path) -> os.stat_result | None:
+    def status(self, path: Path) -> os.stat_result | None:
         """The entry of this name, which may be a link; None when there is none."""
         try:
             with self.folder(path.parent) as folder:
@@ -161,10 +161,10 @@ class Within:
 
     def remove(self, path: Path) -> None:
         """Remove a folder with all in it, or whatever stands in its place. A file that cannot be removed stays."""
-        found = self.found(path)
-        if found is None:
+        status = self.status(path)
+        if status is None:
             return
-        if stat.S_ISDIR(found.st_mode):
+        if stat.S_ISDIR(status.st_mode):
             with self.folder(path.parent) as folder:
                 shutil.rmtree(path.name, ignore_errors=True, dir_fd=folder)
         else:
@@ -185,8 +185,8 @@ def _bytes_of(fd: int, offset: int, most: int) -> bytes:
     """Piece by piece: a file may be longer by now than its size was."""
     os.lseek(fd, offset, os.SEEK_SET)
     parts: list[bytes] = []
-    left = most
-    while left > 0 and (part := os.read(fd, min(left, _PIECE_BYTES))):
+    to_read = most
+    while to_read > 0 and (part := os.read(fd, min(to_read, _PIECE_BYTES))):
         parts.append(part)
-        left -= len(part)
+        to_read -= len(part)
     return b"".join(parts)

@@ -163,8 +163,8 @@ class LineLog:
         """Whether there is nothing after a mark. That the log holds the mark is another question."""
         if max(self.layout.numbers(), default=1) != mark.segment:
             return False
-        found = self.layout.within.found(self.layout.segment(mark.segment))
-        size = len(self.layout.content(mark.segment)) if found is None else found.st_size
+        status = self.layout.within.status(self.layout.segment(mark.segment))
+        size = len(self.layout.content(mark.segment)) if status is None else status.st_size
         return size == mark.scanned
 
     def holds(self, mark: LogMark) -> bool:
@@ -172,11 +172,11 @@ class LineLog:
         begin = max(mark.end - END_BYTES, 0)
         try:
             with self.layout.within.opened(self.layout.segment(mark.segment), os.O_RDONLY) as fd:
-                found, size = os.pread(fd, mark.end - begin, begin), os.fstat(fd).st_size
+                tail, size = os.pread(fd, mark.end - begin, begin), os.fstat(fd).st_size
         except FileNotFoundError:
             data = self.layout.content(mark.segment)
-            found, size = data[begin : mark.end], len(data)
-        return size >= mark.scanned and (mark.end == 0 or ends_with(found, mark.check))
+            tail, size = data[begin : mark.end], len(data)
+        return size >= mark.scanned and (mark.end == 0 or ends_with(tail, mark.check))
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class LineLog:
                 yield mark, [(due, Piece(0, b"", _MISSING if number == due + 1 else f"{_MISSING}, up to {number - 1}"))]
             offset, due = mark.scanned if number == mark.segment else 0, number + 1
             data = self.layout.content(number, offset)
-            entries = [(number, each) for each in lines_in(data, offset)]
+            entries = [(number, part) for part in lines_in(data, offset)]
             mark = _after(mark, number, offset + len(data), entries)
             yield mark, [*_with_gaps(entries, checks)]
 
@@ -204,9 +204,9 @@ class LineLog:
         if not data or data.endswith(b"\n") or not self.layout.exists(path):
             return None
         start = data.rfind(b"\n") + 1
-        found = [*lines_in(data[start:], mark.scanned + start)]
+        parts = [*lines_in(data[start:], mark.scanned + start)]
         with _faults(path), self.layout.within.opened(path, os.O_RDWR) as fd:
-            if any(isinstance(each, FoundLine) for each in found):
+            if any(isinstance(part, FoundLine) for part in parts):
                 os.pwrite(fd, b"\n", mark.scanned + len(data))
                 flush(fd)
                 return None
@@ -273,14 +273,14 @@ class LineLog:
         changed the file, or can by another link.
         """
         try:
-            found = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - in every commit: a Path costs more than the call
+            status = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - in every commit: a Path costs more than the call
         except OSError as error:
             raise replaced(path) from error
-        if (found.st_dev, found.st_ino) != place:
+        if (status.st_dev, status.st_ino) != place:
             raise replaced(path)
-        if found.st_size != size:
+        if status.st_size != size:
             raise CommitUnknown(replaced(path))
-        if found.st_nlink > 1 and not self._links_ignored:
+        if status.st_nlink > 1 and not self._links_ignored:
             raise CommitUnknown(linked(path))
 
     def _opened_segment(self, number: int) -> _Opened | None:
@@ -300,8 +300,8 @@ class LineLog:
             return None
         except OSError as error:
             raise fault_of(error, path) from error
-        found = os.fstat(fd)
-        return _Opened(number, fd, (found.st_dev, found.st_ino))
+        status = os.fstat(fd)
+        return _Opened(number, fd, (status.st_dev, status.st_ino))
 
     def let_go(self) -> None:
         """Open the segment anew when it is written to next: it may be another file by now."""
@@ -347,12 +347,6 @@ class LineLog:
             return None
 
 
-def _write_whole(fd: int, data: bytes) -> None:
-    """In one write: what is cut short has met the end of the disk."""
-    if os.write(fd, data) != len(data):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
 def _joined(mark: LogMark, lines: Sequence[Line]) -> tuple[bytes, LogMark]:
     """The lines, each after the one before it, and the mark after them."""
     parts, check = [], mark.check
@@ -364,6 +358,12 @@ def _joined(mark: LogMark, lines: Sequence[Line]) -> tuple[bytes, LogMark]:
     return joined, LogMark(mark.segment, size - 1, check, size)
 
 
+def _write_whole(fd: int, data: bytes) -> None:
+    """In one write: what is cut short has met the end of the disk."""
+    if os.write(fd, data) != len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 class _Checks:
     """The checksums of the lines that were read; and, once a line follows none of them, of all that stand before it."""
 
@@ -372,39 +372,36 @@ class _Checks:
         self._seen = {last}
         self._searched = 0
 
-    def follows(self, found: FoundLine, number: int) -> bool:
+    def follows(self, part: FoundLine, number: int) -> bool:
         """A line was read; whether the one that it names stands before it, in this segment or an earlier one."""
-        known = found.line.prev in self._seen or self._stands(found.line.prev, number)
-        self._seen.add(found.check)
-        self._seen.update(found.line.was)  # one that was rewritten is known by what it was, too
-        return known
+        is_known = part.line.prev in self._seen or self._stands(part.line.prev, number)
+        self._seen.add(part.check)
+        self._seen.update(part.line.was)  # one that was rewritten is known by what it was, too
+        return is_known
 
     def _stands(self, check: str, number: int) -> bool:
         if self._searched < number:
-            for each in self._layout.numbers():
-                if self._searched < each <= number:
-                    self._search(each)
+            for segment in self._layout.numbers():
+                if self._searched < segment <= number:
+                    for raw in self._layout.content(segment).split(b"\n"):
+                        self._seen.update(names_of(raw))
             self._searched = number
         return check in self._seen
-
-    def _search(self, number: int) -> None:
-        for raw in self._layout.content(number).split(b"\n"):
-            self._seen.update(names_of(raw))
 
 
 def _with_gaps(entries: list[Entry], checks: _Checks) -> Iterator[Entry]:
     """The entries, and a piece wherever a line follows one that is not there."""
-    for number, each in entries:
-        if isinstance(each, FoundLine) and not checks.follows(each, number):
-            yield number, Piece(each.start, b"", "lines are missing before this one")
-        yield number, each
+    for number, part in entries:
+        if isinstance(part, FoundLine) and not checks.follows(part, number):
+            yield number, Piece(part.start, b"", "lines are missing before this one")
+        yield number, part
 
 
 def _after(mark: LogMark, number: int, scanned: int, entries: list[Entry]) -> LogMark:
     """The mark after what was read. Bytes after the last line of a segment are passed over, once they were set aside."""
-    found = [each for _, each in entries if isinstance(each, FoundLine)]
-    if found:
-        return LogMark(number, found[-1].end, found[-1].check, scanned)
+    lines = [part for _, part in entries if isinstance(part, FoundLine)]
+    if lines:
+        return LogMark(number, lines[-1].end, lines[-1].check, scanned)
     return LogMark(number, mark.end if number == mark.segment else 0, mark.check, scanned)
 
 

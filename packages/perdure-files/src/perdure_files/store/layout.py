@@ -91,8 +91,8 @@ class Layout:
             sync(self.folder.parent)
 
     def _write_once(self, path: Path, text: str) -> None:
-        found = self.within.found(path)
-        if found is None or not found.st_size:
+        status = self.within.status(path)
+        if status is None or not status.st_size:
             partial = self.own / f"{new_uid().hex()}.partial"  # many may do this at once
             self.within.place(path, text.encode(), partial, durable=False)
 
@@ -112,22 +112,22 @@ class Layout:
                 self._check_regular(folder / name)
 
     def _check_regular(self, path: Path) -> None:
-        found = self.within.found(path)
-        if found is None or stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode):
+        status = self.within.status(path)
+        if status is None or stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode):
             return
-        what = "a link" if stat.S_ISLNK(found.st_mode) else "no regular file"
+        what = "a link" if stat.S_ISLNK(status.st_mode) else "no regular file"
         raise Invalid(f"{path} is {what}", path="store", hint="remove it: a files store follows no links")
 
     def numbers(self) -> list[int]:
         """The numbers of the segments that are there, in order."""
-        return sorted({int(found[1]) for found in map(_NAME.fullmatch, self.within.names(self.log)) if found})
+        return sorted({int(match[1]) for match in map(_NAME.fullmatch, self.within.names(self.log)) if match})
 
     def segment(self, number: int) -> Path:
         """The file of a segment while it is written to. The same object each time: a commit asks for it often."""
-        found = self._segments.get(number)
-        if found is None:
-            found = self._segments[number] = self.log / f"{number:06}.jsonl"
-        return found
+        path = self._segments.get(number)
+        if path is None:
+            path = self._segments[number] = self.log / f"{number:06}.jsonl"
+        return path
 
     def packed(self, number: int) -> Path:
         """The file of a closed segment."""
@@ -150,7 +150,7 @@ class Layout:
 
     def exists(self, path: Path) -> bool:
         """Whether something has this name."""
-        return self.within.found(path) is not None
+        return self.within.status(path) is not None
 
     def contradicted(self) -> list[int]:
         """The segments whose two forms say two things: of two branches that git put together, one had packed it."""
@@ -195,8 +195,8 @@ class Layout:
         for name in self.within.names(self.own):
             path = self.own / name
             if name.startswith(UNFINISHED_VIEW) and name.endswith(".partial"):
-                found = self.within.found(path)
-                if found is not None and system_clock() - found.st_mtime_ns // 1000 > _DEAD_US:
+                status = self.within.status(path)
+                if status is not None and system_clock() - status.st_mtime_ns // 1000 > _DEAD_US:
                     self.within.unlink(path)
             elif _A_CACHE.fullmatch(name) and name != self.cache.parent.name:
                 self.within.remove(path)
@@ -263,13 +263,13 @@ class Layout:
 def _unfolded(packed: bytes) -> bytes:
     """The content of a packed segment, as far as it is sound, and in proportion to its own size."""
     unpacking = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG_MAX})
-    left, parts = min(BYTES_MAX, _UNPACKED_LEAST_BYTES + _UNPACKED_TIMES * len(packed)), list[bytes]()
+    room, parts = min(BYTES_MAX, _UNPACKED_LEAST_BYTES + _UNPACKED_TIMES * len(packed)), list[bytes]()
     for start in range(0, len(packed), _PIECE_BYTES):
         try:
-            parts.append(unpacking.decompress(packed[start : start + _PIECE_BYTES], left))
+            parts.append(unpacking.decompress(packed[start : start + _PIECE_BYTES], room))
         except (zstd.ZstdError, EOFError):
             break
-        left -= len(parts[-1])
-        if left <= 0:
+        room -= len(parts[-1])
+        if room <= 0:
             break
     return b"".join(parts) if unpacking.eof else b"".join([*parts, _UNREADABLE])

@@ -162,25 +162,25 @@ def lines_in(data: bytes, offset: int) -> Iterator[FoundLine | Piece]:
     Neighbours that are no lines for the same reason are one piece: however many they are, they cost one object.
     """
     held, upto = None, 0
-    for each in _each_in(data, offset):
-        if held is None and isinstance(each, FoundLine):
-            yield each
+    for part in _each_in(data, offset):
+        if held is None and isinstance(part, FoundLine):
+            yield part
             continue
-        if held is not None and _goes_on(held, upto, each):
-            upto = each.start + len(each.data)  # pyright: ignore[reportAttributeAccessIssue] - a piece
+        if held is not None and _goes_on(held, upto, part):
+            upto = part.start + len(part.data)  # pyright: ignore[reportAttributeAccessIssue] - a piece
             continue
         if held is not None:
             yield held._replace(data=data[held.start - offset : upto - offset])
-        held, upto = (each, each.start + len(each.data)) if isinstance(each, Piece) else (None, 0)
+        held, upto = (part, part.start + len(part.data)) if isinstance(part, Piece) else (None, 0)
         if held is None:
-            yield each
+            yield part
     if held is not None:
         yield held._replace(data=data[held.start - offset : upto - offset])
 
 
-def _goes_on(held: Piece, upto: int, each: FoundLine | Piece) -> bool:
+def _goes_on(held: Piece, upto: int, part: FoundLine | Piece) -> bool:
     """Whether this is one more piece, right after what is held, for the same reason."""
-    return isinstance(each, Piece) and each[2:] == held[2:] and each.start - upto <= 1
+    return isinstance(part, Piece) and part[2:] == held[2:] and part.start - upto <= 1
 
 
 def _each_in(data: bytes, offset: int) -> Iterator[FoundLine | Piece]:
@@ -199,11 +199,11 @@ def _each_in(data: bytes, offset: int) -> Iterator[FoundLine | Piece]:
         else:
             raw = data[start:end]
             try:
-                found = read(raw, offset + start)
+                part = read(raw, offset + start)
             except Damaged as error:
-                found = Piece(offset + start, raw, error.message)
-            if found is not None:
-                yield found
+                part = Piece(offset + start, raw, error.message)
+            if part is not None:
+                yield part
             else:
                 yield from _salvaged(raw, offset + start)
         start = end + 1
@@ -229,11 +229,11 @@ def _rubbish(data: bytes, start: int) -> Iterator[Piece]:
 def _salvaged(raw: bytes, start: int) -> Iterator[FoundLine | Piece]:
     """The whole lines inside one that is not: records glued together, a mark before them, something torn between them."""
     at = 0
-    for found in _whole_inside(raw, start):
-        if found.start - start > at:
-            yield _piece(start + at, raw[at : found.start - start])
-        yield found
-        at = found.end - start
+    for line in _whole_inside(raw, start):
+        if line.start - start > at:
+            yield _piece(start + at, raw[at : line.start - start])
+        yield line
+        at = line.end - start
     if at < len(raw):
         yield _piece(start + at, raw[at:])
 
@@ -241,15 +241,15 @@ def _salvaged(raw: bytes, start: int) -> Iterator[FoundLine | Piece]:
 def _whole_inside(raw: bytes, start: int) -> Iterator[FoundLine]:
     """However many they are; only what is looked at in vain is bounded, so that nothing hostile takes for ever."""
     ends = array("Q", (match.end() for match in _END.finditer(raw)))
-    begin, done, left = raw.find(_BEGIN), 0, _IN_VAIN_BYTES + _IN_VAIN_TIMES * len(raw)
-    while ends and begin >= 0 and left >= 0:
+    begin, done, budget = raw.find(_BEGIN), 0, _IN_VAIN_BYTES + _IN_VAIN_TIMES * len(raw)
+    while ends and begin >= 0 and budget >= 0:
         for tried in _ends_that_fit(raw, begin, ends):
-            found = _read_quietly(raw[begin:tried], start + begin)
-            if found is not None:
-                yield found
+            line = _read_quietly(raw[begin:tried], start + begin)
+            if line is not None:
+                yield line
                 done = tried
                 break
-        left -= 0 if done > begin else len(raw) - begin + _TRY_BYTES * (len(ends) - bisect_right(ends, begin))
+        budget -= 0 if done > begin else len(raw) - begin + _TRY_BYTES * (len(ends) - bisect_right(ends, begin))
         begin = raw.find(_BEGIN, max(done, begin + 1))
 
 

@@ -51,21 +51,21 @@ class Missing(msgspec.Struct, frozen=True):
     after: int
 
 
-def told_by(journal: LineLog) -> tuple[LogTells, dict[int, str]]:
+def statements_of(journal: LineLog) -> tuple[LogTells, dict[int, str]]:
     """The statements of a log, and for each segment the checksum that its first line names."""
-    lines, named = list[tuple[int, Line]](), dict[int, str]()
+    lines, first_checks = list[tuple[int, Line]](), dict[int, str]()
     for _, entries in journal.read_on(START):
-        for number, each in entries:
-            if isinstance(each, FoundLine):
-                lines.append((number, each.line))
-                named.setdefault(number, each.line.prev)
-    return LogTells(lines), named
+        for number, part in entries:
+            if isinstance(part, FoundLine):
+                lines.append((number, part.line))
+                first_checks.setdefault(number, part.line.prev)
+    return LogTells(lines), first_checks
 
 
-def missing(tables: SqliteConnection, told: LogTells) -> Iterator[Missing]:
+def missing(tables: SqliteConnection, statements: LogTells) -> Iterator[Missing]:
     """The lines that are not told, in the order in which they were recorded."""
     tenants = dict[int, str](tables.query(Q.tenants_all, {}))  # type: ignore[arg-type] - pairs
-    begins = Line(FORMAT, "", tenants=_tenants(tables, told), blobs=_blobs(tables, tenants, told))
+    begins = Line(FORMAT, "", tenants=_tenants(tables, statements), blobs=_blobs(tables, tenants, statements))
     if begins.tenants or begins.blobs:
         yield Missing(begins, 0)
     names = _names(tables, tenants)
@@ -75,13 +75,13 @@ def missing(tables: SqliteConnection, told: LogTells) -> Iterator[Missing]:
         events = list[WrittenEvent]()
         for row in rows:
             event = _event(row, names)
-            if event.hash in told.events:
-                after = max(after, told.events[event.hash])
+            if event.hash in statements.events:
+                after = max(after, statements.events[event.hash])
             else:
                 events.append(event)
         if events:
-            uids = [uid for uid in dict.fromkeys(event.stream for event in events) if uid not in told.streams]
-            told.streams.update(uids)
+            uids = [uid for uid in dict.fromkeys(event.stream for event in events) if uid not in statements.streams]
+            statements.streams.update(uids)
             begun = [streams[uid] for uid in uids]
             yield Missing(Line(FORMAT, "", events[0].at, tx.hex(), streams=begun, events=events), after)
 
@@ -94,15 +94,17 @@ def _event(row: tuple[object, ...], names: dict[int, str]) -> WrittenEvent:
         raise Damaged(f"an event cannot be written as a line: {error}", path="events") from None
 
 
-def _tenants(tables: SqliteConnection, told: LogTells) -> list[WrittenTenant]:
+def _tenants(tables: SqliteConnection, statements: LogTells) -> list[WrittenTenant]:
     rows = tables.query(Q.tenants_whole, {})
-    return [WrittenTenant(number, bytes(uid).hex(), name) for number, uid, name in rows if name not in told.tenants]
+    return [
+        WrittenTenant(number, bytes(uid).hex(), name) for number, uid, name in rows if name not in statements.tenants
+    ]
 
 
-def _blobs(tables: SqliteConnection, tenants: dict[int, str], told: LogTells) -> list[WrittenBlob]:
+def _blobs(tables: SqliteConnection, tenants: dict[int, str], statements: LogTells) -> list[WrittenBlob]:
     rows = tables.query(Q.blobs_all, {})
     blobs = [WrittenBlob(tenants[tenant], bytes(address).hex(), size) for tenant, address, size in rows]
-    return [blob for blob in blobs if (blob.tenant, blob.address) not in told.blobs]
+    return [blob for blob in blobs if (blob.tenant, blob.address) not in statements.blobs]
 
 
 def _names(tables: SqliteConnection, tenants: dict[int, str]) -> dict[int, str]:

@@ -31,7 +31,7 @@ from perdure.stores.statements import Statements
 from perdure.stores.store import Fault, FaultKind, Head
 from perdure.stores.tx import LOG, Tx
 from perdure_files.store.journal import Entry
-from perdure_files.store.line import FoundLine, Line, Piece, WrittenBlob, WrittenStore, WrittenTenant
+from perdure_files.store.line import FoundLine, Line, Piece, WrittenBlob, WrittenStore
 
 Q = Statements("perdure_files.store", "files.sql")
 CHUNK_LINES = 16_384
@@ -69,21 +69,21 @@ class Loader:
 
     def _chunk(self, entries: Sequence[Entry]) -> list[tuple[int, Piece]]:
         """All of it at once, or each half for itself, down to the one line that cannot be loaded as it is."""
-        if self._loaded([each for _, each in entries if isinstance(each, FoundLine)]):
-            return [(number, each) for number, each in entries if isinstance(each, Piece)]
+        if self._loaded([part for _, part in entries if isinstance(part, FoundLine)]):
+            return [(number, part) for number, part in entries if isinstance(part, Piece)]
         if len(entries) > 1:
             middle = len(entries) // 2
             return self._chunk(entries[:middle]) + self._chunk(entries[middle:])
-        ((number, found),) = entries
-        assert isinstance(found, FoundLine)
-        return [(number, piece) for piece in self._parts(found)]
+        ((number, line),) = entries
+        assert isinstance(line, FoundLine)
+        return [(number, piece) for piece in self._parts(line)]
 
-    def _loaded(self, found: Sequence[FoundLine]) -> bool:
+    def _loaded(self, lines: Sequence[FoundLine]) -> bool:
         """Whether all of these could be loaded; if not, nothing of them is. Raises Fault when that is no fault of theirs."""
         try:
             with self._tx() as tx:
-                for each in found:
-                    self._line(tx, each)
+                for line in lines:
+                    self._line(tx, line)
         except Fault as fault:
             if fault.kind not in _OF_THE_LINE or not self._cache.raw.in_transaction:
                 raise
@@ -118,8 +118,8 @@ class Loader:
 
     # -- one line --------------------------------------------------------------------------------------------------------
 
-    def _line(self, tx: Tx, found: FoundLine) -> None:
-        line = found.line
+    def _line(self, tx: Tx, part: FoundLine) -> None:
+        line = part.line
         if line.store is not None or line.tenants or line.blobs:
             self._begins(tx, line)
         begun = {stream.uid: stream for stream in line.streams} if line.streams else None
@@ -135,7 +135,8 @@ class Loader:
         if line.store is not None:
             self._store(line.store)
         for tenant in line.tenants:
-            self._tenant(tenant)
+            if tenant.name not in self._tenants:
+                self._make_tenant(tenant.name, tenant.number, from_hex(tenant.uid, 16, "tenants.uid"))
         for blob in line.blobs:
             tx.tenant = self._tenant_number(blob.tenant)
             tx.keep_row((tx.tenant, from_hex(blob.address, 32, "blobs.address"), blob.size, 0, None))
@@ -151,19 +152,15 @@ class Loader:
         for blob in line.drops:
             self._drop(blob)
 
-    def _store(self, said: WrittenStore) -> None:
+    def _store(self, statement: WrittenStore) -> None:
         """The epoch only rises; what another store says of itself (somebody put its lines here) is not about this one."""
-        from_hex(said.uid, 16, "store.uid")
-        if said.partition:
-            from_hex(said.partition, 16, "store.partition")
-        if not 1 <= said.epoch < EPOCH_MAX:
+        from_hex(statement.uid, 16, "store.uid")
+        if statement.partition:
+            from_hex(statement.partition, 16, "store.partition")
+        if not 1 <= statement.epoch < EPOCH_MAX:
             raise Damaged("no store has this epoch", path="store.epoch")
-        if self.facts is None or (said.uid == self.facts.uid and said.epoch >= self.facts.epoch):
-            self.facts = said
-
-    def _tenant(self, said: WrittenTenant) -> None:
-        if said.name not in self._tenants:
-            self._make_tenant(said.name, said.number, from_hex(said.uid, 16, "tenants.uid"))
+        if self.facts is None or (statement.uid == self.facts.uid and statement.epoch >= self.facts.epoch):
+            self.facts = statement
 
     def _tenant_number(self, name: str) -> int:
         """The number of a tenant. One whose beginning was lost begins here: what names it stands."""
@@ -184,53 +181,52 @@ class Loader:
 
     def _stream(self, name: str, path: str) -> Stream | None:
         """A stream that is here already, by its name in a line."""
-        found = self._named.get(name)
-        if found is None:
+        stream = self._named.get(name)
+        if stream is None:
             uid, tenant = split_name(name, path)
             if tenant and tenant not in self._tenants:
                 return None
             rows = self._cache.query(Q.stream_named, {"uid": uid, "tenant": self._tenants.get(tenant)})
             if not rows:
                 return None
-            found = self._named[name] = Stream(*rows[0])
-            emptied = self._cache.query(LOG.pruned_tables, {"stream": found.id, "upto": 2**62})
-            self._pruned[found.id] = {table for (table,) in emptied}
-        return found
+            stream = self._named[name] = Stream(*rows[0])
+            emptied = self._cache.query(LOG.pruned_tables, {"stream": stream.id, "upto": 2**62})
+            self._pruned[stream.id] = {table for (table,) in emptied}
+        return stream
 
-    def _begin(self, tx: Tx, said: WrittenStream) -> None:
-        uid, tenant = split_name(said.uid, "streams.uid")
-        if self._stream(said.uid, "streams.uid") is not None or tenant not in ("", said.tenant):
-            raise Damaged(f"the stream {said.name[:60]!r} begins twice", path="streams")
-        parent = self._stream(said.parent, "streams.parent") if said.parent else None
-        if said.parent and parent is None:
-            raise Damaged(f"the parent of the stream {said.name[:60]!r} is not known", path="streams.parent")
-        tx.tenant = self._tenant_number(said.tenant)
-        stream = tx.new_stream(said.kind, said.name, parent, _fork(tx, parent, said.fork), uid=uid)
-        self._named[said.uid] = stream
+    def _begin(self, tx: Tx, statement: WrittenStream) -> None:
+        uid, tenant = split_name(statement.uid, "streams.uid")
+        if self._stream(statement.uid, "streams.uid") is not None or tenant not in ("", statement.tenant):
+            raise Damaged(f"the stream {statement.name[:60]!r} begins twice", path="streams")
+        parent = self._stream(statement.parent, "streams.parent") if statement.parent else None
+        if statement.parent and parent is None:
+            raise Damaged(f"the parent of the stream {statement.name[:60]!r} is not known", path="streams.parent")
+        tx.tenant = self._tenant_number(statement.tenant)
+        stream = tx.new_stream(statement.kind, statement.name, parent, _fork(tx, parent, statement.fork), uid=uid)
+        self._named[statement.uid] = stream
         self._pruned[stream.id] = set()
 
-    def _event(self, tx: Tx, said: WrittenEvent) -> None:
-        stream = self._named.get(said.stream) or self._find(said.stream)
-        event = event_read(said, "events")
+    def _event(self, tx: Tx, statement: WrittenEvent) -> None:
+        stream = self._named.get(statement.stream) or self._find(statement.stream)
+        event = event_read(statement, "events")
         pruned = self._pruned[stream.id]
         if event.body is None:
             pruned.add(event.table)
-        if said.kind == _IMPORTED:
+        if statement.kind == _IMPORTED:
             self._tenants_said = True
             self._seen.clear()
-        seen = self._seen.get(stream.id) or self._meaning(tx, stream)
-        adopt_event(tx, stream, event, tx.head(stream), self._tables, seen, pruned=event.table in pruned)
+        meaning = self._seen.get(stream.id) or self._meaning(tx, stream)
+        adopt_event(tx, stream, event, tx.head(stream), self._tables, meaning, pruned=event.table in pruned)
 
     def _meaning(self, tx: Tx, stream: Stream) -> Seen:
         """Tenants' own streams say which others were imported: what they said in this very line counts too."""
-        seen = self._looked_up(tx, stream) if self._tenants_said else verbatim
+        meaning = verbatim
+        if self._tenants_said:
+            tx.relieve()
+            meaning = meaning_of(tx, stream)
         if stream.kind != "tenant":  # of which each event may change what the others mean
-            self._seen[stream.id] = seen
-        return seen
-
-    def _looked_up(self, tx: Tx, stream: Stream) -> Seen:
-        tx.relieve()
-        return meaning_of(tx, stream)
+            self._seen[stream.id] = meaning
+        return meaning
 
     def _find(self, uid: str) -> Stream:
         stream = self._stream(uid, "events.stream")
@@ -240,15 +236,15 @@ class Loader:
 
     # -- a line that cannot be loaded as it is -----------------------------------------------------------------------------------
 
-    def _parts(self, found: FoundLine) -> Iterator[Piece]:
+    def _parts(self, part: FoundLine) -> Iterator[Piece]:
         """Load what can be of it, stream by stream; the rest is set aside."""
-        line = found.line
+        line = part.line
         if not self._part(Line(line.v, line.prev, store=line.store, tenants=line.tenants, blobs=line.blobs)):
-            yield Piece(found.start, encode(line), "its statements about tenants and blobs cannot be loaded")
+            yield Piece(part.start, encode(line), "its statements about tenants and blobs cannot be loaded")
             return
         for uid in dict.fromkeys(event.stream for event in line.events):
             begun = [stream for stream in line.streams if stream.uid == uid]
-            piece = self._of_stream(found.start, begun, [event for event in line.events if event.stream == uid])
+            piece = self._of_stream(part.start, begun, [event for event in line.events if event.stream == uid])
             if piece is not None:
                 yield piece
         self._part(Line(line.v, line.prev, drops=line.drops, empties=line.empties))
@@ -257,44 +253,44 @@ class Loader:
         new = [event for event in events if not self._is_loaded(event)]
         if not new:
             return Piece(start, encode(events), _COPY, lost=False)
-        known = begun and self._known(begun[0].uid) is not None
-        if self._part(Line(1, "", streams=[] if known else begun, events=new)):
+        is_here = begun and self._stream_or_none(begun[0].uid) is not None
+        if self._part(Line(1, "", streams=[] if is_here else begun, events=new)):
             return None
         return Piece(start, encode(new), self._why(begun, new[0]))
 
     def _part(self, line: Line) -> bool:
         return self._loaded([FoundLine(line, "", 0, 0)])
 
-    def _known(self, uid: str) -> Stream | None:
+    def _stream_or_none(self, uid: str) -> Stream | None:
         """A stream by what may be no uid at all."""
         try:
             return self._stream(uid, "stream")
         except Damaged:
             return None
 
-    def _is_loaded(self, said: WrittenEvent) -> bool:
-        stream = self._known(said.stream)
-        if stream is None or not 0 < said.seq < 2**63:
+    def _is_loaded(self, event: WrittenEvent) -> bool:
+        stream = self._stream_or_none(event.stream)
+        if stream is None or not 0 < event.seq < 2**63:
             return False
-        found = self._cache.query(Q.event_hash, {"stream": stream.id, "seq": said.seq})
-        return bool(found) and bytes(found[0][0]).hex() == said.hash
+        rows = self._cache.query(Q.event_hash, {"stream": stream.id, "seq": event.seq})
+        return bool(rows) and bytes(rows[0][0]).hex() == event.hash
 
-    def _why(self, begun: list[WrittenStream], said: WrittenEvent) -> str:
-        stream = self._known(said.stream)
+    def _why(self, begun: list[WrittenStream], event: WrittenEvent) -> str:
+        stream = self._stream_or_none(event.stream)
         if stream is None:
             return "its stream cannot begin here" if begun else "the beginning of its stream is missing"
         seq = self._cache.query(LOG.stream_head, {"stream": stream.id})[0][0]
-        return f"its stream ends at {seq}: event {said.seq} does not follow, what lies between is missing or another"
+        return f"its stream ends at {seq}: event {event.seq} does not follow, what lies between is missing or another"
 
 
 def _fork(tx: Tx, parent: Stream | None, seq: int) -> Head:
     """Where a stream begins: at nothing, or after its parent's event."""
     if parent is None:
         return 0, GENESIS
-    found = tx.query(Q.event_hash, touches=[(EVENTS, parent.id)], stream=parent.id, seq=seq)
-    if not found:
+    rows = tx.query(Q.event_hash, touches=[(EVENTS, parent.id)], stream=parent.id, seq=seq)
+    if not rows:
         raise Damaged(f"the parent has no event {seq}", path="streams.fork")
-    return seq, bytes(found[0][0])
+    return seq, bytes(rows[0][0])
 
 
 def facts_of(cache: SqliteConnection) -> WrittenStore:

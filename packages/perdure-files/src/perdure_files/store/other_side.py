@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -53,8 +52,8 @@ class OtherSideLog(msgspec.Struct, frozen=True):
     @property
     def store(self) -> WrittenStore | None:
         """The identity that it gave last. An epoch that no store has is not believed."""
-        said = (line.store for line in reversed(self.lines) if line.store)
-        return next((store for store in said if store.epoch < EPOCH_MAX), None)
+        stores = (line.store for line in reversed(self.lines) if line.store)
+        return next((store for store in stores if store.epoch < EPOCH_MAX), None)
 
     def shares_a_past_with(self, other: OtherSideLog) -> bool:
         """Whether both began as one: they have a line in common, or, where damage took those, say that they are the same."""
@@ -75,39 +74,39 @@ class SideTells(NamedTuple):
     loose: dict[str, int]
 
 
-def told(lines: Iterable[Line]) -> SideTells:
+def account_of(lines: Iterable[Line]) -> SideTells:
     """The account of these lines, checked against the chains. An event said twice counts once."""
-    found = SideTells({}, {}, {})
+    account = SideTells({}, {}, {})
     for line in lines:
-        found.streams.update({stream.uid: stream for stream in line.streams if stream.uid not in found.streams})
+        account.streams.update({stream.uid: stream for stream in line.streams if stream.uid not in account.streams})
         for event in line.events:
-            events = found.events.setdefault(event.stream, [])
-            if _follows(found, event):
+            events = account.events.setdefault(event.stream, [])
+            if _follows(account, event):
                 events.append(event)
-            elif not any(each.hash == event.hash for each in _numbered(events, event.seq)):
-                found.loose.setdefault(event.stream, event.seq)
-    return found
+            elif not any(other.hash == event.hash for other in _numbered(events, event.seq)):
+                account.loose.setdefault(event.stream, event.seq)
+    return account
 
 
-def _follows(found: SideTells, said: WrittenEvent) -> bool:
+def _follows(account: SideTells, event: WrittenEvent) -> bool:
     """Whether an event continues from the last one that is known of its stream."""
-    head = _head(found, said.stream)
+    head = _head(account, event.stream)
     try:
-        after = head and follow(split_name(said.stream, "events.stream")[0], event_read(said, "events"), head)
+        after = head and follow(split_name(event.stream, "events.stream")[0], event_read(event, "events"), head)
     except Damaged:
         return False
     return after is not None
 
 
-def _head(found: SideTells, uid: str) -> Head | None:
+def _head(account: SideTells, uid: str) -> Head | None:
     """Where a stream is; before its first event at nothing, or where it left its parent."""
-    stream, events = found.streams.get(uid), found.events[uid]
+    stream, events = account.streams.get(uid), account.events[uid]
     if events:
         return events[-1].seq, from_hex(events[-1].hash, 32, "events.hash")
     if stream is None or not stream.parent:
         return stream and (0, GENESIS)
-    left = _numbered(found.events.get(stream.parent, []), stream.fork)
-    return (stream.fork, from_hex(left[0].hash, 32, "events.hash")) if left else None
+    origin = _numbered(account.events.get(stream.parent, []), stream.fork)
+    return (stream.fork, from_hex(origin[0].hash, 32, "events.hash")) if origin else None
 
 
 def _numbered(events: list[WrittenEvent], seq: int) -> list[WrittenEvent]:
@@ -130,8 +129,8 @@ def opened(ours: Layout, where: str, name: str = "") -> Iterator[OtherSideLog]:
 def in_folder(folder: Path, name: str) -> OtherSideLog:
     """The log of a files store."""
     layout = Layout(folder)
-    entries = [each for _, found in LineLog(layout).read_on(START) for _, each in found]
-    lines = [each.line for each in entries if isinstance(each, FoundLine)]
+    entries = [part for _, chunk in LineLog(layout).read_on(START) for _, part in chunk]
+    lines = [part.line for part in entries if isinstance(part, FoundLine)]
     return OtherSideLog(name, lines, layout.blobs, liveness.is_anyone_alive(liveness.beside(layout.cache)))
 
 
@@ -141,15 +140,15 @@ def _take_out(folder: Path, ref: str, target: Path) -> None:
     """
     if ref.startswith("-"):
         raise NotFound(f"there is no folder with a log at {ref}", path="theirs")
-    listed = _ENTRY.finditer(_asked(folder, ref, "ls-tree", "-r", "-z", "-l", ref))
-    files = [each for each in listed if _is_ours(each["path"])]
-    if sum(int(each["size"]) for each in files) > TAKEN_MAX_BYTES:
+    listed = _ENTRY.finditer(_ask_git(folder, ref, "ls-tree", "-r", "-z", "-l", ref))
+    files = [entry for entry in listed if _is_ours(entry["path"])]
+    if sum(int(entry["size"]) for entry in files) > TAKEN_MAX_BYTES:
         raise TooLarge(f"{ref} has more than {TAKEN_MAX_BYTES} bytes", path="theirs", hint="name a clone of it instead")
-    taken = Within(target)
+    within = Within(target)
     for path, content in _contents(folder, ref, files):
         place = target / os.fsdecode(path)
-        taken.make(place.parent)
-        taken.fill(place, content, durable=False)
+        within.make(place.parent)
+        within.fill(place, content, durable=False)
     if not (target / "log").is_dir():
         raise NotFound(f"{ref} has no log of a files store", path="theirs", hint="name a ref in which the store lies")
 
@@ -157,14 +156,14 @@ def _take_out(folder: Path, ref: str, target: Path) -> None:
 def _contents(folder: Path, ref: str, files: list[re.Match[bytes]]) -> Iterator[tuple[bytes, bytes]]:
     """Paths and what they hold; git is asked for some megabytes at a time."""
     while files:
-        sizes = itertools.accumulate(int(each["size"]) for each in files)
+        sizes = itertools.accumulate(int(file["size"]) for file in files)
         some = files[: max(1, sum(size <= TAKEN_AT_ONCE_BYTES for size in sizes))]
-        said = _asked(folder, ref, "cat-file", "--batch", given=b"".join(each["oid"] + b"\n" for each in some))
+        output = _ask_git(folder, ref, "cat-file", "--batch", stdin=b"".join(file["oid"] + b"\n" for file in some))
         at = 0
-        for each in some:
-            at = said.index(b"\n", at) + 1
-            yield each["path"], said[at : at + int(each["size"])]
-            at += int(each["size"]) + 1
+        for file in some:
+            at = output.index(b"\n", at) + 1
+            yield file["path"], output[at : at + int(file["size"])]
+            at += int(file["size"]) + 1
         files = files[len(some) :]
 
 
@@ -174,15 +173,15 @@ def _is_ours(path: bytes) -> bool:
     return folder in (b"log", b"blobs") and bool(rest) and not {b"", b".", b".."} & set(rest)
 
 
-def _asked(folder: Path, ref: str, *command: str, given: bytes = b"") -> bytes:
+def _ask_git(folder: Path, ref: str, *command: str, stdin: bytes = b"") -> bytes:
     try:
-        answer = git.ask(folder, GIT_SECONDS, *command, given=given)
+        answer = git.ask(folder, GIT_SECONDS, *command, stdin=stdin)
     except FileNotFoundError:
         raise NotFound(f"there is no folder with a log at {ref}, and no git to ask for a ref", path="theirs") from None
-    except subprocess.TimeoutExpired:
+    except TimeoutError:
         raise Unavailable(f"git did not answer in {GIT_SECONDS:.0f} s", path="theirs") from None
     if answer.status:
-        raise NotFound(f"neither a folder with a log nor a git ref: {ref}: {answer.said[:200]}", path="theirs")
+        raise NotFound(f"neither a folder with a log nor a git ref: {ref}: {answer.complaint[:200]}", path="theirs")
     return answer.out
 
 
@@ -198,13 +197,13 @@ def from_conflict(
     The files as they were are kept in `.perdure/merge/` until `conflict_is_over`: after a crash it begins again from them.
     Invalid when there is no conflict.
     """
-    kept = layout.own / "merge"
+    originals = layout.own / "merge"
     marked = [number for number in layout.numbers() if _has_marks(layout, number)]
-    if not marked and not layout.exists(kept):
+    if not marked and not layout.exists(originals):
         raise Invalid("the log has no conflict marks", path="theirs", hint="name the other side: perdure merge REF")
     sides, ours = Sides(), dict[int, bytes]()
     for number in layout.numbers():
-        file = kept / layout.segment(number).name
+        file = originals / layout.segment(number).name
         before = len(sides.ours)
         data = layout.read(file) if number not in marked and layout.exists(file) else layout.content(number)
         if sides.go_on_in(data):
@@ -216,28 +215,28 @@ def from_conflict(
     theirs = OtherSideLog(name, _lines(sides.theirs), layout.blobs)
     accept(OtherSideLog("ours", _lines(sides.ours), layout.blobs), theirs)
     if marked:
-        _keep(layout, kept, marked)
+        _keep(layout, originals, marked)
     for number in marked:
         layout.place(layout.segment(number), ours[number])
     return theirs, OtherSideLog(name, _lines(sides.since), layout.blobs)
 
 
-def _found(texts: list[bytes]) -> list[FoundLine]:
-    return [each for each in lines_in(b"".join(texts), 0) if isinstance(each, FoundLine)]
+def _lines_with_checks(texts: list[bytes]) -> list[FoundLine]:
+    return [part for part in lines_in(b"".join(texts), 0) if isinstance(part, FoundLine)]
 
 
 def _lines(texts: list[bytes]) -> list[Line]:
-    return [each.line for each in _found(texts)]
+    return [part.line for part in _lines_with_checks(texts)]
 
 
 def _check_whole(theirs: list[bytes]) -> None:
     """Refuse a conflict of which git kept only ours in some file: a packed segment has no marks."""
-    known = {""}
-    for each in _found(theirs):
-        if each.line.prev not in known:
+    checks = {""}
+    for part in _lines_with_checks(theirs):
+        if part.line.prev not in checks:
             message = "their side is not all in the log: a line of theirs follows one that is not there"
             raise Refused(message, path="log", hint=BY_REF)
-        known.update((each.check, *each.line.was))
+        checks.update((part.check, *part.line.was))
 
 
 def in_conflict(layout: Layout) -> bool:
@@ -249,9 +248,9 @@ def in_conflict(layout: Layout) -> bool:
 def keep_conflict(layout: Layout) -> Path:
     """Put what git left where nothing takes it away: something in it was acknowledged, and could not be brought over."""
     numbers = itertools.count(1)
-    kept = next(path for each in numbers if not layout.exists(path := layout.own / f"unmerged-{each}"))
-    layout.within.rename(layout.own / "merge", kept)
-    return kept
+    place = next(path for number in numbers if not layout.exists(path := layout.own / f"unmerged-{number}"))
+    layout.within.rename(layout.own / "merge", place)
+    return place
 
 
 def conflict_is_over(layout: Layout) -> None:
@@ -266,10 +265,10 @@ def _has_marks(layout: Layout, number: int) -> bool:
     return layout.exists(layout.segment(number)) and b"\n" + _OURS in b"\n" + layout.content(number)
 
 
-def _keep(layout: Layout, kept: Path, numbers: list[int]) -> None:
-    layout.within.make(kept)
+def _keep(layout: Layout, folder: Path, numbers: list[int]) -> None:
+    layout.within.make(folder)
     for number in numbers:
-        layout.place(kept / layout.segment(number).name, layout.content(number))
+        layout.place(folder / layout.segment(number).name, layout.content(number))
 
 
 class Sides:
@@ -286,21 +285,22 @@ class Sides:
 
     def read(self, data: bytes) -> None:
         """One segment more."""
+        sides = {"ours": [self.ours], "theirs": [self.theirs], "base": [], "since": [self.since]}
         for line in data.splitlines(keepends=True):
             if not self._passes(line):
-                for side in self._where():
+                for side in sides.get(self._side, [self.ours, self.theirs]):
                     side.append(line)
 
     def go_on_in(self, data: bytes) -> bool:
         """Whether a segment, which has no marks, continues with theirs alone. Lines written since raised the epoch first."""
         if self._side != "since" or self.since or b"\n" + _OURS in b"\n" + data:
             return False
-        first = next((each.line for each in lines_in(data, 0) if isinstance(each, FoundLine)), None)
-        theirs = _found(self.theirs)
+        first = next((part.line for part in lines_in(data, 0) if isinstance(part, FoundLine)), None)
+        theirs = _lines_with_checks(self.theirs)
         if first is None or not theirs or first.prev != theirs[-1].check:
             return False
-        said = [each.line.store for each in theirs if each.line.store]
-        return not (first.store and said and first.store.epoch > said[-1].epoch)
+        stores = [part.line.store for part in theirs if part.line.store]
+        return not (first.store and stores and first.store.epoch > stores[-1].epoch)
 
     def _passes(self, line: bytes) -> bool:
         """Whether this is a mark; what follows it is on another side then."""
@@ -318,8 +318,3 @@ class Sides:
         else:
             return False
         return True
-
-    def _where(self) -> list[list[bytes]]:
-        """The places of streams on this side."""
-        sides = {"ours": [self.ours], "theirs": [self.theirs], "base": [], "since": [self.since]}
-        return sides.get(self._side, [self.ours, self.theirs])

@@ -36,8 +36,8 @@ def is_untouched(data: bytes) -> bool:
     """Whether a file is as it was made once, whenever that was; other ends of lines are git's doing."""
     data = data.replace(b"\r\n", b"\n")
     start = data.rstrip(b"\n").rfind(b"\n") + 1
-    found = _SEAL.fullmatch(data[start:])
-    return found is not None and found[1].decode() == _digest(data[:start])
+    match = _SEAL.fullmatch(data[start:])
+    return match is not None and match[1].decode() == _digest(data[:start])
 
 
 def is_edited(data: bytes | None) -> bool:
@@ -64,10 +64,10 @@ def content(path: Path, within: Within | None = None) -> bytes | None:
 def edited(layout: Layout) -> list[Path]:
     """All pages of a store that were edited by hand. Reads each of them."""
     try:
-        found = [*_pages(layout, layout.views)]
+        paths = [*_pages(layout, layout.views)]
     except ForeignEntry:
         return []
-    pages = ((path, content(path, layout.within)) for path in found)
+    pages = ((path, content(path, layout.within)) for path in paths)
     return sorted(path for path, data in pages if was_page(data) and is_edited(data))
 
 

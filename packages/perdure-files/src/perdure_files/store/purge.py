@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -27,11 +27,8 @@ from perdure.stores.store import Writes
 from perdure_files.store.connection import FilesConnection, mark_of, put_mark
 from perdure_files.store.journal import LineLog
 from perdure_files.store.layout import Layout
-from perdure_files.store.line import FoundLine, Line, lines_in, written
+from perdure_files.store.line import FoundLine, lines_in, written
 from perdure_files.store.load import Q, facts_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Gone = frozenset[str]  # the hashes of events whose bodies went
 
@@ -48,38 +45,35 @@ def gone_of(cache: SqliteConnection) -> Gone:
     return frozenset(bytes(digest).hex() for (digest,) in cache.query(Q.emptied_hashes, {}))
 
 
-def without(data: bytes, gone: Gone) -> Purged:
+def without(data: bytes, hashes: Gone) -> Purged:
     """A segment without the bodies of these events; whatever else is in it stays as it is, damage too."""
     parts: list[bytes] = []
     done = bodies = 0
-    for found in lines_in(data, 0):
-        count = _bodies(found.line, gone) if isinstance(found, FoundLine) else 0
-        if count and isinstance(found, FoundLine):
-            parts += [data[done : found.start], _rewritten(found, gone)]
-            done, bodies = found.end, bodies + count
+    for part in lines_in(data, 0):
+        if not isinstance(part, FoundLine):
+            continue
+        count = sum(1 for event in part.line.events if event.salt and event.hash in hashes)
+        if count:
+            parts += [data[done : part.start], _rewritten(part, hashes)]
+            done, bodies = part.end, bodies + count
     return Purged(b"".join([*parts, data[done:]]), bodies)
 
 
-def _bodies(line: Line, gone: Gone) -> int:
-    return sum(1 for event in line.events if event.salt and event.hash in gone)
-
-
-def _rewritten(found: FoundLine, gone: Gone) -> bytes:
+def _rewritten(part: FoundLine, hashes: Gone) -> bytes:
     """A line without some bodies, and without its end. It keeps every checksum that a later line may name it by."""
-    events = [emptied(event) if event.hash in gone else event for event in found.line.events]
-    return written(replace(found.line, events=events, was=[*found.line.was, found.check]))[0][:-1]
+    events = [emptied(event) if event.hash in hashes else event for event in part.line.events]
+    return written(replace(part.line, events=events, was=[*part.line.was, part.check]))[0][:-1]
 
 
-def lingering(layout: Layout, gone: Gone) -> dict[int, int]:
+def lingering(layout: Layout, hashes: Gone) -> dict[int, int]:
     """In which segments bodies that went still stand, and how many. Reads the whole log, if anything ever went."""
-    if not gone:
+    if not hashes:
         return {}
-    found = {number: _lingering_in(layout, number, gone) for number in layout.numbers()}
-    return {number: count for number, count in found.items() if count}
-
-
-def _lingering_in(layout: Layout, number: int, gone: Gone) -> int:
-    return sum(without(layout.read(path), gone).bodies for path in layout.files(number))
+    counts = {
+        number: sum(without(layout.read(path), hashes).bodies for path in layout.files(number))
+        for number in layout.numbers()
+    }
+    return {number: count for number, count in counts.items() if count}
 
 
 class Purge:
@@ -97,13 +91,13 @@ class Purge:
         Repeatable; others write between two segments. Raises Fault or Error, and the rest is left for the next time.
         """
         with closing(self._connected()) as connection, closing(self._journal):
-            gone = gone_of(connection)
-            found = lingering(self._layout, gone)
-            if not found:
+            hashes = gone_of(connection)
+            counts = lingering(self._layout, hashes)
+            if not counts:
                 return 0
             with self._locked(connection):
-                self._settle(connection, max(found))
-            return sum(self._rewrite(connection, number, gone) for number in found)
+                self._settle(connection, max(counts))
+            return sum(self._rewrite(connection, number, hashes) for number in counts)
 
     @contextmanager
     def _locked(self, connection: FilesConnection) -> Iterator[None]:
@@ -133,17 +127,15 @@ class Purge:
             cache.query(statement, {})
         reach("purge.scrubbed")
 
-    def _rewrite(self, connection: FilesConnection, number: int, gone: Gone) -> int:
+    def _rewrite(self, connection: FilesConnection, number: int, hashes: Gone) -> int:
         """Every file of one segment; how many bodies stay in it."""
+        stay = 0
         with self._locked(connection):
-            return sum(self._rewrite_file(path, gone) for path in self._layout.files(number))
-
-    def _rewrite_file(self, path: Path, gone: Gone) -> int:
-        data, bodies = without(self._layout.read(path), gone)
-        if not bodies:
-            return 0
-        if self._layout.is_cut_short(data):
-            return bodies
-        self._layout.put(path, data)
-        reach("purge.rewritten")
-        return 0
+            for path in self._layout.files(number):
+                data, bodies = without(self._layout.read(path), hashes)
+                if bodies and self._layout.is_cut_short(data):
+                    stay += bodies
+                elif bodies:
+                    self._layout.put(path, data)
+                    reach("purge.rewritten")
+        return stay

@@ -68,15 +68,15 @@ class _Mending:
         self._at = system_clock()
 
     def run(self, *, dry_run: bool) -> WrittenBack:
-        told, named = lines_from_tables.told_by(self._journal)
-        lines = [*lines_from_tables.missing(self._cache, told)]
-        placed = self._placed(lines, set(named))
+        statements, first_checks = lines_from_tables.statements_of(self._journal)
+        lines = [*lines_from_tables.missing(self._cache, statements)]
+        placed = self._placed(lines, set(first_checks))
         behind = self._is_behind()
         if not dry_run:
             for number, some in placed.items():
-                self._write(number, [each.line for each in some], named)
+                self._write(number, [entry.line for entry in some], first_checks)
             self._take_over(behind=behind)
-        events = [event for each in lines for event in each.line.events]
+        events = [event for entry in lines for event in entry.line.events]
         names = [self._layout.segment(number).name for number in sorted(placed)]
         return WrittenBack(len(events), len({event.stream for event in events}), names, behind, self._facts.epoch)
 
@@ -89,21 +89,21 @@ class _Mending:
         silent = [number for number in range(1, last + 1) if number not in speaking][: lines_from_tables.SEGMENTS_MAX]
         end = last if last in silent or self._layout.exists(self._layout.segment(last)) else last + 1
         placed: dict[int, list[lines_from_tables.Missing]] = {number: [] for number in silent}
-        for each in lines:
-            number = next((number for number in silent if number > each.after), end)
-            placed.setdefault(number, []).append(each)
+        for entry in lines:
+            number = next((number for number in silent if number > entry.after), end)
+            placed.setdefault(number, []).append(entry)
         return placed
 
-    def _write(self, number: int, lines: list[Line], named: dict[int, str]) -> None:
+    def _write(self, number: int, lines: list[Line], first_checks: dict[int, str]) -> None:
         """One segment: what is whole in it stays, and these lines follow. A torn end is set aside first."""
         torn = self._journal.mend(LogMark(number))
         if torn is not None:
             torn = torn._replace(reason="torn: what it was part of was written back from the cache", lost=False)
             set_aside.keep(self._layout, gathered([(number, torn)]))
             self._journal.cut(LogMark(number), torn)
-        before = self._layout.content(number) if number in named else b""
+        before = self._layout.content(number) if number in first_checks else b""
         head = [] if before else [Line(FORMAT, "", self._at, store=self._facts)]
-        data = before + _joined([*head, *lines], self._last_check(number), named.get(number + 1, ""))
+        data = before + _joined([*head, *lines], self._last_check(number), first_checks.get(number + 1, ""))
         self._layout.place(self._layout.segment(number), data)
 
     def _last_check(self, number: int) -> str:
@@ -118,10 +118,10 @@ class _Mending:
 
     def _take_over(self, *, behind: bool) -> None:
         """The log says what the cache says: from here on it is the log that the cache has read."""
-        found = compared(said_of(self._cache), said_by_lines(self._journal))
-        if found:
+        differences = compared(said_of(self._cache), said_by_lines(self._journal))
+        if differences:
             hint = "the cache keeps what it has; take the rest from another clone (perdure merge) or a backup"
-            raise Damaged(f"not all of the log could be restored: {found[0]}", path="store", hint=hint)
+            raise Damaged(f"not all of the log could be restored: {differences[0]}", path="store", hint=hint)
         mark = START
         for mark, _ in self._journal.read_on(START):  # noqa: B007 - the last one is needed
             pass

@@ -35,7 +35,7 @@ class _Stretch(NamedTuple):
         same = (segment, piece.reason, piece.lost) == (self.segment, last.reason, last.lost)
         return same and (not piece.lost or piece.start - (last.start + len(last.data)) <= 1)
 
-    def kept(self) -> Aside:
+    def as_aside(self) -> Aside:
         first = self.pieces[0]
         size = sum(len(piece.data) + 1 for piece in self.pieces) - 1
         data = b"\n".join(piece.data for piece in self._first_pieces())[:CONTENT_MAX_BYTES]
@@ -43,11 +43,11 @@ class _Stretch(NamedTuple):
         return Aside(self.segment, first.start, size, first.reason, first.lost, text)
 
     def _first_pieces(self) -> Iterator[Piece]:
-        left = CONTENT_MAX_BYTES
+        room = CONTENT_MAX_BYTES
         for piece in self.pieces:
-            if left > 0:
+            if room > 0:
                 yield piece
-            left -= len(piece.data)
+            room -= len(piece.data)
 
 
 def gathered(pieces: Iterable[tuple[int, Piece]]) -> list[Aside]:
@@ -58,15 +58,15 @@ def gathered(pieces: Iterable[tuple[int, Piece]]) -> list[Aside]:
             stretches[-1].pieces.append(piece)
         else:
             stretches.append(_Stretch(segment, [piece]))
-    return [stretch.kept() for stretch in stretches]
+    return [stretch.as_aside() for stretch in stretches]
 
 
-def keep(layout: Layout, found: Iterable[Aside]) -> None:
+def keep(layout: Layout, asides: Iterable[Aside]) -> None:
     """Write down what was set aside. OSError from the disk."""
-    for each in found:
+    for aside in asides:
         layout.within.make(layout.aside)
-        name = f"{each.segment:06}-{each.offset:012}-{check_of(each.reason.encode())[:8]}.json"
-        layout.put_aside(layout.aside / name, msgspec.json.format(encode(each)))
+        name = f"{aside.segment:06}-{aside.offset:012}-{check_of(aside.reason.encode())[:8]}.json"
+        layout.put_aside(layout.aside / name, msgspec.json.format(encode(aside)))
 
 
 def listed(layout: Layout) -> list[Aside]:

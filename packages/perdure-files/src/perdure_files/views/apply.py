@@ -29,7 +29,7 @@ from perdure_files.store.page_digest import content
 from perdure_files.views import page
 from perdure_files.views.edits import VERBS, Edit, compare, list_of, number_of, value_of
 from perdure_files.views.gather import gather, short
-from perdure_files.views.keeping import keep, layout_of
+from perdure_files.views.page_keeper import keep, layout_of
 from perdure_files.views.view import PageHead, SessionPage
 
 APPLIED = "view.applied"
@@ -62,16 +62,12 @@ def apply_view(core: Core, tenant: int, actor: str, path: Path, *, dry_run: bool
         base = _base(core, tenant, stream, edited.head)
         done = _run(core, tenant, actor, stream, compare(base, edited), base, dry_run=dry_run)
     except Error as error:
-        error.path = _in_file(path, error.path)
+        match = _LINE.fullmatch(error.path)
+        error.path = f"{path}:{match[1]}{match[2]}" if match else error.path
         raise
     if not dry_run:
         _refresh(core, tenant, stream, path, data)
     return Applied(stream.name, edited.head.seq, done)
-
-
-def _in_file(path: Path, where: str) -> str:
-    found = _LINE.fullmatch(where)
-    return f"{path}:{found[1]}{found[2]}" if found else where
 
 
 # -- what the page was made from -------------------------------------------------------------------------------------
@@ -79,12 +75,12 @@ def _in_file(path: Path, where: str) -> str:
 
 def _stream(reads: Reads, head: PageHead) -> Stream:
     rows = reads.query(LOG.stream_by_uid, uid=bytes.fromhex(head.uid), tenant=reads.tenant)
-    found = [Stream(*row) for row in rows]
-    if not found or found[0].kind != "session":
+    streams = [Stream(*row) for row in rows]
+    if not streams or streams[0].kind != "session":
         raise NotFound(
             f"this store has no session {head.session!r}", path="view", hint="is this the store of that page?"
         )
-    return found[0]
+    return streams[0]
 
 
 def _base(core: Core, tenant: int, stream: Stream, head: PageHead) -> SessionPage:
@@ -112,9 +108,9 @@ def _run(
     core: Core, tenant: int, actor: str, stream: Stream, edits: list[Edit], base: SessionPage, *, dry_run: bool
 ) -> list[str]:
     if dry_run:
-        left = core.read(still_to_do, stream, edits, base.head.seq, tenant=tenant)
-        _rehearse(core, tenant, actor, stream, [edit for edit in left if not _is_held(edit)])
-        return [_says(edit) for edit in left]
+        due = core.read(still_to_do, stream, edits, base.head.seq, tenant=tenant)
+        _rehearse(core, tenant, actor, stream, [edit for edit in due if not _is_held(edit)])
+        return [_says(edit) for edit in due]
     if not edits:
         return []
     return core.write(record, stream, edits, base.head.seq, actor=actor, tenant=tenant)
@@ -134,16 +130,16 @@ def _rehearse(core: Core, tenant: int, actor: str, stream: Stream, edits: list[E
 
 def record(tx: Tx, stream: Stream, edits: list[Edit], seq: int) -> list[str]:
     """The verb: every edit, or nothing. Returns what was done."""
-    left = still_to_do(tx, stream, edits, seq)
-    if not left:
+    due = still_to_do(tx, stream, edits, seq)
+    if not due:
         return []
-    made = [_do(tx, stream, edit) for edit in left]
+    results = [_do(tx, stream, edit) for edit in due]
     data = {
         "event": seq,
-        "changes": [_says(edit) for edit in left],
-        "added": [[edit.section, edit.after] for edit in left if edit.before is None],
+        "changes": [_says(edit) for edit in due],
+        "added": [[edit.section, edit.after] for edit in due if edit.before is None],
     }
-    refs = [each for each in made if each is not None][:REFS_MAX]
+    refs = [ref for ref in results if ref is not None][:REFS_MAX]
     emitted.emit(tx, stream, APPLIED, data, refs=refs)
     return data["changes"]
 
@@ -152,30 +148,30 @@ def still_to_do(reads: Reads, stream: Stream, edits: list[Edit], seq: int) -> li
     """The edits that are not there yet. Conflict for what has moved since the page was made."""
     now = gather(reads, stream)
     added = _added_since(reads, stream, seq)
-    left: list[Edit] = []
+    due: list[Edit] = []
     for edit in edits:
         if edit.before is None:
             thing = [edit.section, edit.after]
             if thing in added:
                 added.remove(thing)
             else:
-                left.append(edit)
+                due.append(edit)
         elif not _is_there(edit, _now(now, edit)):
             _check_unmoved(edit, _now(now, edit))
-            left.append(edit)
-    return left
+            due.append(edit)
+    return due
 
 
 def _added_since(reads: Reads, stream: Stream, seq: int) -> list[list[Any]]:
     """The things that earlier applications of this page have added: it may have been saved, or applied, once more."""
-    found = emitted.events(reads, stream, after=seq, kind=APPLIED, limit=_SHOWN_MAX)
-    told = [event.data for event in found if isinstance(event.data, dict) and event.data.get("event") == seq]
-    return [thing for data in told if isinstance(data.get("added"), list) for thing in data["added"]]
+    events = emitted.events(reads, stream, after=seq, kind=APPLIED, limit=_SHOWN_MAX)
+    all_data = [event.data for event in events if isinstance(event.data, dict) and event.data.get("event") == seq]
+    return [thing for data in all_data if isinstance(data.get("added"), list) for thing in data["added"]]
 
 
 def _now(view: SessionPage, edit: Edit) -> dict[str, str]:
     if edit.section == "goal":
-        return {name: said for name, said in view.about.items() if name == "goal"}
+        return {name: text for name, text in view.about.items() if name == "goal"}
     by = {"values": "name"}.get(edit.section, "id")
     return next((thing.fields for thing in view.things[edit.section] if thing.fields[by] == edit.id), {})
 
@@ -240,9 +236,9 @@ def _do_decision(tx: Tx, stream: Stream, edit: Edit) -> Any:
 
 
 def _texts(edit: Edit, name: str) -> list[str]:
-    found = list_of(edit, name)
-    texts = [each for each in found if isinstance(each, str)]
-    if len(texts) != len(found):
+    items = list_of(edit, name)
+    texts = [item for item in items if isinstance(item, str)]
+    if len(texts) != len(items):
         raise Invalid(f'{name} is a list of texts, as in ["one", "two"]')
     return texts
 

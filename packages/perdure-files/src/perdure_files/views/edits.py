@@ -70,24 +70,24 @@ def _about(base: dict[str, str], page: dict[str, str]) -> Iterator[Edit]:
         if base.get(name) != page.get(name):
             raise wrong(1, f"the {name} of a session cannot be changed on a page", "the goal can")
     if base.get("goal") != page.get("goal"):
-        before, after = ({"goal": each["goal"]} if "goal" in each else {} for each in (base, page))
+        before, after = ({"goal": side["goal"]} if "goal" in side else {} for side in (base, page))
         yield Edit("goal", "", after, before, 1)
 
 
 def _section(section: str, base: list[PageThing], page: list[PageThing]) -> Iterator[Edit]:
     by = SECTIONS[section].id
     before = {thing.fields[by]: thing.fields for thing in base}
-    seen: set[str] = set()
+    names: set[str] = set()
     for thing in page:
         name = thing.get(by)
-        if name is not None and name in seen:
+        if name is not None and name in names:
             raise wrong(thing.line, f"{SECTIONS[section].one} {name} stands here twice")
         if name in before:
-            seen.add(name)
+            names.add(name)
             yield from _changed(section, name, before[name], thing)
         else:
             yield _added(section, name, thing)
-    for name in before.keys() - seen:
+    for name in before.keys() - names:
         message = f"{SECTIONS[section].one} {name} was taken off the page"
         raise wrong(
             page[-1].line if page else 1, message, "nothing is deleted by hand: put the line back, or cancel a task"
@@ -95,7 +95,7 @@ def _section(section: str, base: list[PageThing], page: list[PageThing]) -> Iter
 
 
 def _changed(section: str, name: str, before: dict[str, str], thing: PageThing) -> Iterator[Edit]:
-    names = {each for each in before.keys() | thing.fields.keys() if _differs(section, each, before, thing.fields)}
+    names = {field for field in before.keys() | thing.fields.keys() if _differs(section, field, before, thing.fields)}
     if not names:
         return
     _refuse(section, names - MAY_CHANGE[section], thing)
@@ -170,7 +170,7 @@ def _added(section: str, name: str | None, thing: PageThing) -> Edit:
     first = FIRST_STATUS.get(section)
     if thing.fields.get("status", first) != first:
         raise wrong(thing.line, f"a new {one} is {first}")
-    edit = Edit(section, "", {key: said for key, said in thing.fields.items() if key != "status"}, None, thing.line)
+    edit = Edit(section, "", {key: text for key, text in thing.fields.items() if key != "status"}, None, thing.line)
     _check_new(edit)
     return edit
 
@@ -204,10 +204,10 @@ def number_of(edit: Edit, name: str) -> int | None:
 def list_of(edit: Edit, name: str) -> list[object]:
     """A list; empty if it is not there. Raises Invalid."""
     text = edit.after.get(name)
-    found = [] if text is None else _decoded(edit, text)
-    if not isinstance(found, list):
+    items = [] if text is None else _decoded(edit, text)
+    if not isinstance(items, list):
         raise wrong(edit.line, f'{name} is a list, as in ["one", "two"]')
-    return found
+    return items
 
 
 def value_of(edit: Edit) -> object:

@@ -19,12 +19,12 @@ _QUOTED = re.compile(r'\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(["\\/bfnrt]))|(
 _SHORT = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
-def _is_shown(character: str) -> bool:
+def _is_visible(character: str) -> bool:
     return character.isprintable() or character in _JOINERS
 
 
-def _shown(character: str) -> str:
-    return character if _is_shown(character) else _code(character)
+def _visible(character: str) -> str:
+    return character if _is_visible(character) else _code(character)
 
 
 def _code(character: str) -> str:
@@ -33,7 +33,7 @@ def _code(character: str) -> str:
 
 def escaped(text: str, special: str = "") -> str:
     """A text on one line. special: ASCII punctuation that means something where it stands."""
-    parts = [f"\\{each}" if each == "\\" or each in special else _shown(each) for each in text]
+    parts = [f"\\{char}" if char == "\\" or char in special else _visible(char) for char in text]
     for end in (0, -1):
         if parts and parts[end] == " ":
             parts[end] = _code(" ")
@@ -43,8 +43,8 @@ def escaped(text: str, special: str = "") -> str:
 def unescaped(text: str, line: int) -> str:
     """The text that a line stands for. Raises Invalid for an escape of what is no character."""
 
-    def one(found: re.Match[str]) -> str:
-        return found[2] if found[1] is None else "" if not found[1] else _character(int(found[1], 16), line)
+    def one(match: re.Match[str]) -> str:
+        return match[2] if match[1] is None else "" if not match[1] else _character(int(match[1], 16), line)
 
     return _ESCAPE.sub(one, text.strip(" "))
 
@@ -62,16 +62,16 @@ def for_markdown(text: str, special: str = "") -> str:
 
 def quoted(text: str) -> str:
     """Between double quotes, with the escapes of JSON."""
-    return '"' + "".join(_in_quotes(each) for each in text) + '"'
+    return '"' + "".join(_in_quotes(char) for char in text) + '"'
 
 
-def _in_quotes(each: str) -> str:
-    if each in '"\\':
-        return f"\\{each}"
-    if _is_shown(each):
-        return each
-    short = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(each)
-    return short or (f"\\u{ord(each):04x}" if ord(each) < 0x10000 else f"\\U{ord(each):08x}")
+def _in_quotes(char: str) -> str:
+    if char in '"\\':
+        return f"\\{char}"
+    if _is_visible(char):
+        return char
+    short = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(char)
+    return short or (f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}")
 
 
 def unquoted(text: str, line: int) -> str:
@@ -79,11 +79,11 @@ def unquoted(text: str, line: int) -> str:
     if len(text) < 2 or text[0] != '"' or text[-1] != '"':
         raise wrong(line, "a text that begins with a quotation mark ends with one")
 
-    def one(found: re.Match[str]) -> str:
-        if found[4]:
-            raise wrong(line, f"a lone {found[4]} in a quoted text", 'write \\" and \\\\')
-        code = found[1] or found[2]
-        return _character(int(code, 16), line) if code else _SHORT[found[3]]
+    def one(match: re.Match[str]) -> str:
+        if match[4]:
+            raise wrong(line, f"a lone {match[4]} in a quoted text", 'write \\" and \\\\')
+        code = match[1] or match[2]
+        return _character(int(code, 16), line) if code else _SHORT[match[3]]
 
     return _QUOTED.sub(one, text[1:-1])
 
@@ -91,4 +91,4 @@ def unquoted(text: str, line: int) -> str:
 def json_line(tree: Any) -> str:
     """JSON on one line, in which everything can be seen, and which is no markup."""
     text = json.dumps(tree, ensure_ascii=False).replace("<", "\\u003c")
-    return "".join(each if _is_shown(each) else json.dumps(each)[1:-1] for each in text)
+    return "".join(char if _is_visible(char) else json.dumps(char)[1:-1] for char in text)

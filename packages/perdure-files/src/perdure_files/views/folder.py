@@ -1,7 +1,7 @@
 """The files beside a store: `views/NAME.md` and a page over all of them. Never written over an edit.
 
 Each file is put there whole (written elsewhere, then renamed): after a crash there is the old one or the new. Nothing is
-synced: a view can be made again at any time. Callers: `keeping`, `apply`, the command line.
+synced: a view can be made again at any time. Callers: `page_keeper`, `apply`, the command line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A view from what is stored: one session, in one state. Callers: `keeping`, `apply`. Reads alone.
+"""A view from what is stored: one session, in one state. Callers: `page_keeper`, `apply`. Reads alone.
 
 Only what is recorded is shown: nothing that lapses by itself (who is alive, values with an end), so that the same event always
 gives the same page. Long parts are cut: all that is open, what was finished last, the last events.
@@ -56,21 +56,21 @@ def gather(reads: Reads, stream: Stream) -> SessionPage:
         head_at(reads, stream),
         _about(reads, stream),
         {
-            "decisions": [PageThing(_decision(each)) for each in _decisions(reads, stream)],
-            "tasks": [PageThing(_task(each)) for each in _tasks(reads, stream)],
-            "values": [PageThing(_value(each)) for each in _values(reads, stream)],
-            "events": [PageThing(_event(each)) for each in _events(reads, stream)],
+            "decisions": [PageThing(_decision(decision)) for decision in _decisions(reads, stream)],
+            "tasks": [PageThing(_task(task)) for task in _tasks(reads, stream)],
+            "values": [PageThing(_value(entry)) for entry in _values(reads, stream)],
+            "events": [PageThing(_event(event)) for event in _events(reads, stream)],
         },
     )
 
 
 def _filled(fields: Iterable[tuple[str, Any]]) -> dict[str, str]:
-    return {name: str(said) for name, said in fields if said is not None}
+    return {name: str(value) for name, value in fields if value is not None}
 
 
 def _list(items: Iterable[Any]) -> str | None:
-    found = list(items)
-    return json_line(found) if found else None
+    entries = list(items)
+    return json_line(entries) if entries else None
 
 
 def _instant(at: datetime) -> str:
@@ -78,71 +78,71 @@ def _instant(at: datetime) -> str:
 
 
 def _about(reads: Reads, stream: Stream) -> dict[str, str]:
-    found = sessions.info(reads, stream)
+    info = sessions.info(reads, stream)
     row = reads.row(SESSIONS, stream)
-    status = found.status.value if row is None else row["status"]
-    title = found.title or None
-    return _filled((("title", title), ("status", status), ("labels", _list(found.labels)), ("goal", found.goal)))
+    status = info.status.value if row is None else row["status"]
+    title = info.title or None
+    return _filled((("title", title), ("status", status), ("labels", _list(info.labels)), ("goal", info.goal)))
 
 
 def _decisions(reads: Reads, stream: Stream) -> list[DecisionRecord]:
-    found = [
+    records = [
         *decisions.decisions(reads, stream, SessionDecisionFilters(open=True, limit=PAGE_MAX_ROWS)).whole(),
         *decisions.decisions(reads, stream, SessionDecisionFilters(open=False, limit=FINISHED_SHOWN)).whole(),
     ]
-    return sorted(found, key=lambda each: each.seq)
+    return sorted(records, key=lambda decision: decision.seq)
 
 
-def _decision(each: DecisionRecord) -> dict[str, str]:
+def _decision(decision: DecisionRecord) -> dict[str, str]:
     return _filled(
         (
-            ("id", each.seq),
-            ("status", each.status.value),
-            ("text", each.text),
-            ("because", each.because),
-            ("then", each.then),
-            ("outcome", each.outcome),
-            ("note", each.note),
-            ("tags", _list(each.tags)),
-            ("actor", each.actor),
-            ("at", _instant(each.at)),
+            ("id", decision.seq),
+            ("status", decision.status.value),
+            ("text", decision.text),
+            ("because", decision.because),
+            ("then", decision.then),
+            ("outcome", decision.outcome),
+            ("note", decision.note),
+            ("tags", _list(decision.tags)),
+            ("actor", decision.actor),
+            ("at", _instant(decision.at)),
         )
     )
 
 
 def _tasks(reads: Reads, stream: Stream) -> list[TaskRecord]:
-    found: list[TaskRecord] = []
+    records: list[TaskRecord] = []
     for status in TaskStatus:
         limit = PAGE_MAX_ROWS if status in tasks.UNFINISHED else FINISHED_SHOWN
-        found += tasks.tasks(reads, stream, SessionTaskFilters(status=status, limit=limit)).whole()
-    return sorted(found, key=lambda each: each.id)
+        records += tasks.tasks(reads, stream, SessionTaskFilters(status=status, limit=limit)).whole()
+    return sorted(records, key=lambda task: task.id)
 
 
-def _task(each: TaskRecord) -> dict[str, str]:
+def _task(task: TaskRecord) -> dict[str, str]:
     return _filled(
         (
-            ("id", each.id),
-            ("status", each.status.value),
-            ("title", each.title),
-            ("priority", each.priority or None),
-            ("parent", each.parent),
-            ("needs", _list(each.needs)),
-            ("labels", _list(each.labels)),
-            ("note", each.note),
-            ("by", each.claimed_by),
+            ("id", task.id),
+            ("status", task.status.value),
+            ("title", task.title),
+            ("priority", task.priority or None),
+            ("parent", task.parent),
+            ("needs", _list(task.needs)),
+            ("labels", _list(task.labels)),
+            ("note", task.note),
+            ("by", task.claimed_by),
         )
     )
 
 
 def _values(reads: Reads, stream: Stream) -> list[Entry]:
-    return [each for each in values.entries(reads, stream, limit=PAGE_MAX_ROWS).whole() if each.expires_at is None]
+    return [entry for entry in values.entries(reads, stream, limit=PAGE_MAX_ROWS).whole() if entry.expires_at is None]
 
 
-def _value(each: Entry) -> dict[str, str]:
-    text = json_line(to_plain(each.value, kept=True))
+def _value(entry: Entry) -> dict[str, str]:
+    text = json_line(to_plain(entry.value, from_store=True))
     long = len(text) > VALUE_MAX_CHARS
-    said = ("bytes", len(text.encode())) if long else ("value", text)
-    return _filled((("name", each.name), ("version", each.version), said))
+    content = ("bytes", len(text.encode())) if long else ("value", text)
+    return _filled((("name", entry.name), ("version", entry.version), content))
 
 
 def _events(reads: Reads, stream: Stream) -> list[EventRecord]:
@@ -151,18 +151,24 @@ def _events(reads: Reads, stream: Stream) -> list[EventRecord]:
     return emitted.events(reads, stream, after=max(0, last - EVENTS_SHOWN), limit=EVENTS_SHOWN)
 
 
-def _event(each: EventRecord) -> dict[str, str]:
-    said = None if each.emptied else _said(each)
+def _event(event: EventRecord) -> dict[str, str]:
+    summary = None if event.emptied else _summary(event)
     return _filled(
-        (("seq", each.seq), ("at", _instant(each.at)), ("actor", each.actor), ("kind", each.kind), ("says", said))
+        (
+            ("seq", event.seq),
+            ("at", _instant(event.at)),
+            ("actor", event.actor),
+            ("kind", event.kind),
+            ("says", summary),
+        )
     )
 
 
-def _said(each: EventRecord) -> str | None:
+def _summary(event: EventRecord) -> str | None:
     """The subject and content of an event, in a few words."""
-    key, row = each.body.get("key") or {}, each.body.get("set") or {}
+    key, row = event.body.get("key") or {}, event.body.get("set") or {}
     about = key.get("name") or key.get("seq") or row.get("tool")
-    words = [str(part) for part in (about, _words(each.data) or row.get("title") or row.get("name")) if part]
+    words = [str(part) for part in (about, _words(event.data) or row.get("title") or row.get("name")) if part]
     return shortened(": ".join(words), SAYS_MAX_CHARS) or None
 
 
@@ -171,4 +177,4 @@ def _words(data: Any) -> str:
         data = next((data[name] for name in _SAYING if data.get(name)), data or None)
     if data is None or isinstance(data, str):
         return data or ""
-    return json.dumps(to_plain(data, kept=True), ensure_ascii=False)
+    return json.dumps(to_plain(data, from_store=True), ensure_ascii=False)

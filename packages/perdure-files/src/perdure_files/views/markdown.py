@@ -34,8 +34,8 @@ def lines_of(view: SessionPage) -> list[str]:
     """The page, line by line."""
     about = [_field(name, view.about[name], ABOUT[name], "") for name in ABOUT if name in view.about and name != "goal"]
     goal = view.about.get("goal")
-    said = [] if goal is None else [*_quotes(goal, ""), ""]
-    page = [f"# {for_markdown(view.head.session)}", "", *_flat(about), "", f"## {HEADINGS['goal']}", "", *said]
+    goal_lines = [] if goal is None else [*_quotes(goal, ""), ""]
+    page = [f"# {for_markdown(view.head.session)}", "", *_flat(about), "", f"## {HEADINGS['goal']}", "", *goal_lines]
     for section in SECTIONS:
         things = [line for thing in view.things.get(section, []) for line in _lines(section, thing)]
         page += [f"## {HEADINGS[section]}", "", *things, *([""] if things else [])]
@@ -47,9 +47,9 @@ def _flat(blocks: list[list[str]]) -> list[str]:
 
 
 def _lines(section: str, thing: PageThing) -> list[str]:
-    first, told = _FIRST[section](thing.fields)
-    known = SECTIONS[section].fields
-    rest = [_field(name, text, known[name], "  ") for name, text in ordered(thing.fields, known) if name not in told]
+    first, names = _FIRST[section](thing.fields)
+    fields = SECTIONS[section].fields
+    rest = [_field(name, text, fields[name], "  ") for name, text in ordered(thing.fields, fields) if name not in names]
     return [*first, *_flat(rest)]
 
 
@@ -74,17 +74,17 @@ def _decision_line(fields: dict[str, str]) -> tuple[list[str], set[str]]:
 
 def _task_line(fields: dict[str, str]) -> tuple[list[str], set[str]]:
     number = f" **{fields['id']}**" if "id" in fields else ""
-    told = {"id", "status", "title"}
-    return [f"- [{_BOX_OF[fields['status']]}]{number} {for_markdown(fields['title'])}"], told
+    names = {"id", "status", "title"}
+    return [f"- [{_BOX_OF[fields['status']]}]{number} {for_markdown(fields['title'])}"], names
 
 
 def _value_line(fields: dict[str, str]) -> tuple[list[str], set[str]]:
     name = fields["name"]
     called = name if _PLAIN_NAME.fullmatch(name) else f'"{for_markdown(name, chr(34))}"'
     value = fields.get("value")
-    said = f"({fields['bytes']} bytes)" if value is None else f"= {value}"
+    content = f"({fields['bytes']} bytes)" if value is None else f"= {value}"
     version = f" v{fields['version']}" if "version" in fields else ""
-    return [f"- {called}{version} {said}"], set(SECTIONS["values"].fields)
+    return [f"- {called}{version} {content}"], set(SECTIONS["values"].fields)
 
 
 def _actor(name: str) -> str:
@@ -141,13 +141,11 @@ def read_lines(lines: list[tuple[int, str]]) -> tuple[dict[str, str], dict[str, 
     reading = _Reading()
     for number, line in lines:
         text = line.rstrip(" ")
-        if text and not _is_comment(text) and not (text.startswith("# ") and reading.section == "about"):
+        is_comment = text.startswith("<!--") and text.endswith("-->")
+        is_title = text.startswith("# ") and reading.section == "about"
+        if text and not is_comment and not is_title:
             _read(reading, number, text)
     return reading.about, reading.things
-
-
-def _is_comment(text: str) -> bool:
-    return text.startswith("<!--") and text.endswith("-->")
 
 
 def _read(reading: _Reading, number: int, text: str) -> None:
@@ -182,55 +180,55 @@ def _heading(reading: _Reading, number: int, heading: str) -> None:
 
 
 def _read_field(reading: _Reading, number: int, text: str) -> None:
-    found = _FIELD.fullmatch(text)
-    known = ABOUT if reading.section in ("about", "goal") else SECTIONS[reading.section].fields
-    if found is None or reading.section == "goal":
+    match = _FIELD.fullmatch(text)
+    fields = ABOUT if reading.section in ("about", "goal") else SECTIONS[reading.section].fields
+    if match is None or reading.section == "goal":
         raise wrong(number, "this line cannot be read", "a field stands as in   - note: text")
     if reading.section != "about" and not reading.things[reading.section]:
         raise wrong(number, "this field belongs to nothing")
-    name = found[2]
-    if name not in known or name == "goal":
-        raise wrong(number, f"there is no field {name!r} here", f"there are {', '.join(known)}")
-    text = found[3] or ""
-    reading.put(name, unescaped(text, number) if known[name] is Holds.TEXT else text.strip(), number)
-    if known[name] is Holds.TEXT and not text.strip():
+    name = match[2]
+    if name not in fields or name == "goal":
+        raise wrong(number, f"there is no field {name!r} here", f"there are {', '.join(fields)}")
+    text = match[3] or ""
+    reading.put(name, unescaped(text, number) if fields[name] is Holds.TEXT else text.strip(), number)
+    if fields[name] is Holds.TEXT and not text.strip():
         reading.begin(name)
 
 
 def _read_decision(number: int, text: str) -> tuple[dict[str, str], str]:
-    found = _DECISION.fullmatch(text)
-    if found is None:
+    match = _DECISION.fullmatch(text)
+    if match is None:
         raise wrong(number, "a decision stands as in - **3** open: text", "a new one as in - text")
-    fields = {} if found[1] is None else {"id": found[1], "status": found[2]}
-    said = found[3] or ""
-    return fields | {"text": unescaped(said, number)}, "" if said.strip() else "text"
+    fields = {} if match[1] is None else {"id": match[1], "status": match[2]}
+    words = match[3] or ""
+    return fields | {"text": unescaped(words, number)}, "" if words.strip() else "text"
 
 
 def _read_task(number: int, text: str) -> tuple[dict[str, str], str]:
-    found = _TASK.fullmatch(text)
-    if found is None or found[1] not in BOXES:
+    match = _TASK.fullmatch(text)
+    if match is None or match[1] not in BOXES:
         raise wrong(
             number, "a task stands as in - [ ] **7** title", f"the boxes are {BOXES_SAID}; a new one has no number"
         )
-    fields = {} if found[2] is None else {"id": found[2]}
-    return fields | {"status": BOXES[found[1]], "title": unescaped(found[3] or "", number)}, ""
+    fields = {} if match[2] is None else {"id": match[2]}
+    return fields | {"status": BOXES[match[1]], "title": unescaped(match[3] or "", number)}, ""
 
 
 def _read_value(number: int, text: str) -> tuple[dict[str, str], str]:
-    found = _VALUE.fullmatch(text)
-    if found is None:
+    match = _VALUE.fullmatch(text)
+    if match is None:
         raise wrong(number, "a value stands as in - name v3 = JSON", "text stands in quotes; a new one has no version")
-    name = unescaped(found[1][1:-1], number) if found[1].startswith('"') else found[1]
-    fields = {"name": name, "version": found[2], "value": found[3], "bytes": found[4]}
-    return {key: said for key, said in fields.items() if said is not None}, ""
+    name = unescaped(match[1][1:-1], number) if match[1].startswith('"') else match[1]
+    fields = {"name": name, "version": match[2], "value": match[3], "bytes": match[4]}
+    return {key: value for key, value in fields.items() if value is not None}, ""
 
 
 def _read_event(number: int, text: str) -> tuple[dict[str, str], str]:
-    found = _EVENT.fullmatch(text)
-    if found is None:
+    match = _EVENT.fullmatch(text)
+    if match is None:
         raise wrong(number, "this is no event", "events cannot be edited")
-    fields = {"seq": found[1], "at": found[2], "actor": unescaped(found[3], number), "kind": found[4]}
-    return fields | ({} if found[5] is None else {"says": unescaped(found[5], number)}), ""
+    fields = {"seq": match[1], "at": match[2], "actor": unescaped(match[3], number), "kind": match[4]}
+    return fields | ({} if match[5] is None else {"says": unescaped(match[5], number)}), ""
 
 
 _THINGS = {"decisions": _read_decision, "tasks": _read_task, "values": _read_value, "events": _read_event}

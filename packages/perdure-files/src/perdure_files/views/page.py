@@ -1,4 +1,4 @@
-"""A whole file: its head, its lines, its seal. Pure: the same view, the same bytes. Callers: `folder`, `keeping`, `apply`.
+"""A whole file: its head, its lines, its seal. Pure: the same view, the same bytes. Callers: `folder`, `page_keeper`, `apply`.
 
 The first line says which session, and as of which event; the last one is the seal (`stores.files.page_digest`).
 """
@@ -40,12 +40,12 @@ def render(view: SessionPage) -> bytes:
 
 def head_of(text: str) -> PageHead:
     """The head of a page. Raises Invalid."""
-    found = _HEAD.fullmatch(text.partition("\n")[0].rstrip())
-    if found is None:
+    match = _HEAD.fullmatch(text.partition("\n")[0].rstrip())
+    if match is None:
         raise wrong(1, "this is no view of a session: its first line does not say so", "leave that line as it was")
-    if found[1] != str(FORMAT):
-        raise wrong(1, f"a view of format {found[1]}; this version reads {FORMAT}")
-    return PageHead(unquoted(found[2], 1), found[3], int(found[4]), found[5])
+    if match[1] != str(FORMAT):
+        raise wrong(1, f"a view of format {match[1]}; this version reads {FORMAT}")
+    return PageHead(unquoted(match[2], 1), match[3], int(match[4]), match[5])
 
 
 def read(data: bytes) -> SessionPage:

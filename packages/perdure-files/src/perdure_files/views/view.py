@@ -88,9 +88,9 @@ class SessionPage(msgspec.Struct, frozen=True):
         return {name: [thing.fields for thing in self.things.get(name, [])] for name in SECTIONS}
 
 
-def ordered(fields: dict[str, str], known: Iterable[str]) -> list[tuple[str, str]]:
+def ordered(fields: dict[str, str], order: Iterable[str]) -> list[tuple[str, str]]:
     """The fields that are there, in the order of the section."""
-    return [(name, fields[name]) for name in known if name in fields]
+    return [(name, fields[name]) for name in order if name in fields]
 
 
 def wrong(line: int, message: str, hint: str = "") -> Invalid:

@@ -13,7 +13,7 @@ from perdure_files.store.page_digest import is_edited
 from perdure_files.views import apply as applying
 from perdure_files.views.apply import apply_view
 from perdure_files.views.gather import gather
-from perdure_files.views.keeping import find, write_to
+from perdure_files.views.page_keeper import find, write_to
 from perdure_testing.clock import FakeClock
 
 

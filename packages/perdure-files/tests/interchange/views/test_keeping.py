@@ -13,7 +13,7 @@ from interchange.views.generated import names
 from perdure.errors import Unavailable
 from perdure.runtime.callers import caller_of
 from perdure_files.store.page_digest import is_edited, is_untouched
-from perdure_files.views import keeping
+from perdure_files.views import page_keeper
 from perdure_files.views.folder import stem
 from perdure_files.views.gather import gather
 
@@ -28,7 +28,7 @@ def work(folder, **options):
 
 
 def test_closing_a_store_that_wrote_brings_them_up_to_date(folder, monkeypatch):
-    monkeypatch.setattr(keeping, "EVERY_SECONDS", 10**6)  # whatever the machine does: nobody looks before
+    monkeypatch.setattr(page_keeper, "EVERY_SECONDS", 10**6)  # whatever the machine does: nobody looks before
     with work(folder) as store:
         store.session("a", goal="first").say("user", "hello")
         assert not (folder / "views").exists()
@@ -76,7 +76,7 @@ def test_a_session_that_did_not_move_is_not_read_again(folder, monkeypatch):
         store.session("a")
         store.session("b")
     read = []
-    monkeypatch.setattr(keeping, "gather", lambda reads, stream: read.append(stream.name) or gather(reads, stream))
+    monkeypatch.setattr(page_keeper, "gather", lambda reads, stream: read.append(stream.name) or gather(reads, stream))
     with work(folder) as store:
         store.session("b").say("user", "more")
     assert read == ["b"]
@@ -133,8 +133,8 @@ def test_what_a_power_loss_left_is_no_edit(folder, remains):
 
 
 def test_a_long_lived_store_keeps_them_by_a_thread(folder, monkeypatch):
-    monkeypatch.setattr(keeping, "EVERY_SECONDS", 0.0)
-    monkeypatch.setattr(keeping, "REST_TIMES", 0)
+    monkeypatch.setattr(page_keeper, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(page_keeper, "REST_TIMES", 0)
     with work(folder) as store:
         await_looks()  # who comes while one looks is seen by the next, and to open it was a commit
         store.session("a", goal="first")
@@ -165,9 +165,9 @@ class Clock:
 def test_a_keeper_rests_in_proportion_to_what_its_work_costs(monkeypatch, cost, rest):
     clock, looks = Clock(), []
 
-    class Costly(keeping.Keeper):
-        def _keep(self, *, whole: bool = False) -> None:
-            looks.append(whole)
+    class Costly(page_keeper.Keeper):
+        def _keep(self, *, all_sessions: bool = False) -> None:
+            looks.append(all_sessions)
             clock.now, clock.worked = clock.now + cost, clock.worked + cost
 
         def noticed(self, later: float) -> int:
@@ -177,9 +177,9 @@ def test_a_keeper_rests_in_proportion_to_what_its_work_costs(monkeypatch, cost, 
                 self._thread.join()
             return len(looks)
 
-    monkeypatch.setattr(keeping, "time", clock)
+    monkeypatch.setattr(page_keeper, "time", clock)
     keeper = Costly(None)  # type: ignore[arg-type] - it asks nothing of the store here
-    assert keeper.noticed(keeping.EVERY_SECONDS + 0.001) == 1
+    assert keeper.noticed(page_keeper.EVERY_SECONDS + 0.001) == 1
     assert keeper.noticed(rest - 0.001) == 1
     assert keeper.noticed(0.002) == 2
     keeper.notice()
@@ -198,7 +198,7 @@ def test_the_page_of_a_session_that_is_no_more_goes_unless_it_was_edited(folder)
     notes.write_text("mine")
     with work(folder) as store:
         core = caller_of(store).core
-        kept = keeping.keep(core, core.tenant_id("default"), whole=True)
+        kept = page_keeper.keep(core, core.tenant_id("default"), all_sessions=True)
     assert (kept.removed, kept.edited) == ([gone], [edited])
     assert [each.exists() for each in (page, gone, edited, notes)] == [True, False, True, True]
 
@@ -207,7 +207,7 @@ def test_what_fails_here_costs_no_commit_and_no_close(folder, monkeypatch, caplo
     def broken(*_, **_options):
         raise Unavailable("no disk")
 
-    monkeypatch.setattr(keeping, "keep", broken)
+    monkeypatch.setattr(page_keeper, "keep", broken)
     with work(folder) as store:
         store.session("a").say("user", "hello")
     assert "the views are behind" in caplog.text
@@ -218,7 +218,7 @@ def test_what_fails_here_costs_no_commit_and_no_close(folder, monkeypatch, caplo
 def test_a_crash_between_the_pages_leaves_whole_ones(folder, monkeypatch):
     with work(folder) as store:
         store.session("a", goal="first")
-    real, calls = keeping.Folder.replace, []
+    real, calls = page_keeper.Folder.replace, []
 
     def dying(self, path, data):
         calls.append(path)
@@ -226,7 +226,7 @@ def test_a_crash_between_the_pages_leaves_whole_ones(folder, monkeypatch):
             raise OSError("killed")
         real(self, path, data)
 
-    monkeypatch.setattr(keeping.Folder, "replace", dying)
+    monkeypatch.setattr(page_keeper.Folder, "replace", dying)
     with work(folder) as store:
         store.session("a").goal = "second"
     assert all(is_untouched(each.read_bytes()) for each in (folder / "views").iterdir())

@@ -71,14 +71,14 @@ def _routes(serving: Serving, agent: str, base: str) -> list[BaseRoute]:
             body = await bodies.read_body(request)
         except Error as error:
             return response_to(error)
-        let_in = Request({**request.scope, VISITOR: visitor}, _given(request, body))
+        let_in = Request({**request.scope, VISITOR: visitor}, _replay(request, body))
         return await dispatcher.handle_requests(let_in)
 
     path = f"/a2a/{quote(agent, safe='')}"
     return [Route(f"{path}/{CARD}", show, methods=["GET"]), Route(path, answer, methods=["POST"])]
 
 
-def _given(request: Request, body: bytes) -> Any:
+def _replay(request: Request, body: bytes) -> Any:
     """A body that was read already; after it, whether the client goes."""
     sent = False
 

@@ -34,9 +34,10 @@ from perdure.planes.conversation import feed
 from perdure.planes.execution import requests
 from perdure.planes.execution.runs import RunRequest
 from perdure.runtime.callers import stream_of
+from perdure.verbs.declaring import Right
 from perdure_server.http import wire
 from perdure_server.http.serving import Serving, Visitor
-from perdure_server.http.table import RIGHTS, Right
+from perdure_server.http.table import RIGHTS
 
 VISITOR = "perdure.visitor"  # where the request keeps who sends it
 KEY = "a2a:"  # before the id of a message, as the key of a run
@@ -65,7 +66,7 @@ class StoreTasks(RequestHandler):
     async def on_message_send(self, params: pb.SendMessageRequest, context: ServerCallContext) -> pb.Task:
         """Begin a run, or answer what one asks; waits until it rests, unless the client does not want that."""
         visitor = _visitor(context)
-        run = await self._taken(visitor, params)
+        run = await self._run_for(visitor, params)
         if params.configuration.return_immediately:
             return (await _look(run))[0]
         last = None
@@ -79,26 +80,26 @@ class StoreTasks(RequestHandler):
     ) -> AsyncGenerator[Any]:
         """As above, told as it goes on."""
         visitor = _visitor(context)
-        run = await self._taken(visitor, params)
-        async for told in self._told(visitor, run):
-            yield told
+        run = await self._run_for(visitor, params)
+        async for update in self._updates(visitor, run):
+            yield update
 
     async def on_subscribe_to_task(
         self, params: pb.SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[Any]:
         """The task as it is now, and whatever follows: a client that lost its connection misses nothing."""
         visitor = _visitor(context)
-        run = await self._found(visitor, params.id)
+        run = await self._run_of(visitor, params.id)
         task, _ = await task_of(run)
         if task.status.state in _TERMINAL:
             raise UnsupportedOperationError(message=f"task {params.id} is over")
-        async for told in self._told(visitor, run):
-            yield told
+        async for update in self._updates(visitor, run):
+            yield update
 
     async def on_get_task(self, params: pb.GetTaskRequest, context: ServerCallContext) -> pb.Task:
         """A task as it is."""
         visitor = _visitor(context)
-        return (await task_of(await self._found(visitor, params.id)))[0]
+        return (await task_of(await self._run_of(visitor, params.id)))[0]
 
     async def on_list_tasks(self, params: pb.ListTasksRequest, context: ServerCallContext) -> pb.ListTasksResponse:
         """Tasks of this agent, newest first."""
@@ -116,7 +117,7 @@ class StoreTasks(RequestHandler):
     async def on_cancel_task(self, params: pb.CancelTaskRequest, context: ServerCallContext) -> pb.Task:
         """Ask a run to end. One that somebody drives ends at its next step."""
         visitor = _visitor(context)
-        run = await self._found(visitor, params.id)
+        run = await self._run_of(visitor, params.id)
         _check_right(visitor, Right.WRITE if _is_own(run) else Right.OPERATE)
         try:
             await run.cancel()
@@ -138,7 +139,7 @@ class StoreTasks(RequestHandler):
 
     # -- taking messages -------------------------------------------------------------------------------------------------
 
-    async def _taken(self, visitor: Visitor, params: pb.SendMessageRequest) -> AsyncRunHandle:
+    async def _run_for(self, visitor: Visitor, params: pb.SendMessageRequest) -> AsyncRunHandle:
         """The run that a message begins or goes on with. A message that is sent again changes nothing."""
         message = params.message
         _check_right(visitor, Right.WRITE)
@@ -152,26 +153,26 @@ class StoreTasks(RequestHandler):
             raise InvalidParamsError(message=str(error)) from error
 
     async def _started(self, visitor: Visitor, message: pb.Message) -> AsyncRunHandle:
-        wanted = RunRequest(
+        request = RunRequest(
             agent=self._agent, args=[_content(message)], kwargs={}, key=f"{KEY}{message.message_id}",
             session=message.context_id or None,
         )  # fmt: skip
         caller, most = visitor.caller, self._serving.admission.runs_limit(visitor.token.tenant)
-        stream = await caller.write(limits.start_run, wanted, caller.core.epoch, most)
+        stream = await caller.write(limits.start_run, request, caller.core.epoch, most)
         return await visitor.store.run(stream.name)
 
     async def _answered(self, visitor: Visitor, message: pb.Message) -> AsyncRunHandle:
         """Answer the ask of a task, once for the id of the message. Approvals of effects are for people of this store: no client
         answers them here.
         """
-        run = await self._found(visitor, message.task_id)
+        run = await self._run_of(visitor, message.task_id)
         if not _is_own(run):
             _check_right(visitor, Right.OPERATE)
         key, caller = f"{KEY}{message.message_id}", visitor.caller
         await caller.write(requests.answer_next, stream_of(run), _content(message), visitor.store.actor, key=key)
         return run
 
-    async def _found(self, visitor: Visitor, task: str) -> AsyncRunHandle:
+    async def _run_of(self, visitor: Visitor, task: str) -> AsyncRunHandle:
         try:
             run = await visitor.store.run(task)
         except Error as error:
@@ -182,7 +183,7 @@ class StoreTasks(RequestHandler):
 
     # -- telling -----------------------------------------------------------------------------------------------------------
 
-    async def _told(self, visitor: Visitor, run: AsyncRunHandle) -> AsyncGenerator[Any]:
+    async def _updates(self, visitor: Visitor, run: AsyncRunHandle) -> AsyncGenerator[Any]:
         """The task, then each change of its status, its artifact before its end."""
         first = True
         async for task in self._changes(visitor, run, None):
@@ -197,7 +198,7 @@ class StoreTasks(RequestHandler):
 
     async def _changes(self, visitor: Visitor, run: AsyncRunHandle, seconds: float | None) -> AsyncGenerator[pb.Task]:
         """The task as often as its state changes, until it is over or asks something, or the server drains."""
-        caller, left, last = visitor.caller, seconds, None
+        caller, seconds_left, last = visitor.caller, seconds, None
         pulse = self._serving.pulse(visitor.token.tenant, caller)
         while True:
             at = await caller.read(feed.end_of)
@@ -205,10 +206,10 @@ class StoreTasks(RequestHandler):
             if last is None or (task.status.state, task.status.message) != last:
                 last = (task.status.state, task.status.message)
                 yield task
-            if rests or self._serving.draining or (left is not None and left <= 0):
+            if rests or self._serving.draining or (seconds_left is not None and seconds_left <= 0):
                 return
             await pulse.wait(at, WAIT_SECONDS)
-            left = None if left is None else left - WAIT_SECONDS
+            seconds_left = None if seconds_left is None else seconds_left - WAIT_SECONDS
 
 
 _TERMINAL = frozenset({pb.TASK_STATE_COMPLETED, pb.TASK_STATE_FAILED, pb.TASK_STATE_CANCELED})
@@ -228,30 +229,30 @@ async def task_of(run: AsyncRunHandle) -> tuple[pb.Task, bool]:
     """A run as a task, as the handle knows it, and whether it goes on by itself no more."""
     record = run.record
     context = record.session or run.id
-    state, said = STATES[record.status], None
-    asked = await _open_ask(run) if record.status is RunStatus.WAITING else None
-    if asked is not None:
+    state, message = STATES[record.status], None
+    ask = await _open_ask(run) if record.status is RunStatus.WAITING else None
+    if ask is not None:
         state = pb.TASK_STATE_INPUT_REQUIRED
-        said = _agent_message(run.id, context, f"{run.id}/{asked.seq}", _question(asked))
+        message = _agent_message(run.id, context, f"{run.id}/{ask.seq}", _question(ask))
     elif record.error is not None:
-        said = _agent_message(run.id, context, f"{run.id}/error", [pb.Part(text=str(record.error))])
-    status = pb.TaskStatus(state=state, message=said)
-    status.timestamp.FromDatetime(asked.at if asked is not None else record.ended_at or record.created_at)
+        message = _agent_message(run.id, context, f"{run.id}/error", [pb.Part(text=str(record.error))])
+    status = pb.TaskStatus(state=state, message=message)
+    status.timestamp.FromDatetime(ask.at if ask is not None else record.ended_at or record.created_at)
     done = record.status is RunStatus.COMPLETED and record.result is not None
     artifacts = [_artifact(record.result)] if done else []
     task = pb.Task(id=run.id, context_id=context, status=status, artifacts=artifacts)
-    return task, asked is not None or record.status in ENDED
+    return task, ask is not None or record.status in ENDED
 
 
 async def _open_ask(run: AsyncRunHandle) -> WaitRecord | None:
-    return next((each for each in await run.waits() if each.kind is WaitKind.ASK), None)
+    return next((wait for wait in await run.waits() if wait.kind is WaitKind.ASK), None)
 
 
 def _visitor(context: ServerCallContext) -> Visitor:
-    found = context.state.get(VISITOR)
-    if not isinstance(found, Visitor):
+    visitor = context.state.get(VISITOR)
+    if not isinstance(visitor, Visitor):
         raise InternalError(message="the request was not let in")
-    return found
+    return visitor
 
 
 def _check_right(visitor: Visitor, right: Right) -> None:
@@ -266,10 +267,10 @@ def _content(message: pb.Message) -> Any:
     return [json_format.MessageToDict(part) for part in message.parts]
 
 
-def _question(asked: WaitRecord) -> list[pb.Part]:
-    parts = [pb.Part(text=asked.question)]
-    if asked.choices:
-        parts.append(_data({"choices": list(asked.choices)}))
+def _question(ask: WaitRecord) -> list[pb.Part]:
+    parts = [pb.Part(text=ask.question)]
+    if ask.choices:
+        parts.append(_data({"choices": list(ask.choices)}))
     return parts
 
 

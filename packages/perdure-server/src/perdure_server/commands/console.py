@@ -17,7 +17,7 @@ HOST = "127.0.0.1"
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="PORT", help="Default: a free one.")
 @click.option("--open", "show", is_flag=True, help="Open the link in the browser of this machine.")
 @writes
-def console(asked: StoreOptions, *, port: int, show: bool) -> None:
+def console(options: StoreOptions, *, port: int, show: bool) -> None:
     """Serve the console of the store on loopback, and print a link that signs one browser in, once.
 
     Changes that are made there are recorded as --actor. Ends with Ctrl-C; the link and the sign-in end with it. Others use
@@ -33,15 +33,16 @@ def console(asked: StoreOptions, *, port: int, show: bool) -> None:
     from perdure_server.console.pages import Links, pages  # noqa: PLC0415
     from perdure_server.http.running import Listening, run  # noqa: PLC0415
 
-    StoreOptions(asked.store, asked.tenant, as_json=False).open().close()  # neither store nor tenant is made by looking
-    serving, links = LocalServing(asked.store, tenant=asked.tenant, actor=asked.actor), Links()
+    # Neither store nor tenant is made by looking.
+    StoreOptions(options.store, options.tenant, as_json=False).open().close()
+    serving, links = LocalServing(options.store, tenant=options.tenant, actor=options.actor), Links()
     listener = _listening(port)
     at = Listening(host=HOST, port=listener.getsockname()[1], drain_seconds=1)
     link = f"{at.address}/enter?code={links.make(serving.secret)}"
-    if asked.as_json:
+    if options.as_json:
         say_json_line({"link": link})
     else:
-        note(f"the console, as {asked.actor}: {link}")
+        note(f"the console, as {options.actor}: {link}")
         note("the link works once; Ctrl-C ends the console")
     if show:
         click.launch(link)

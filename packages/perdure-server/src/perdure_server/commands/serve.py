@@ -42,7 +42,7 @@ EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
               help="Without a heartbeat for so long, a worker in another language loses its runs.")  # fmt: skip
 @writes
 def serve(
-    asked: StoreOptions, *, host: str, port: int, certificate: Path | None, private_key: Path | None,
+    options: StoreOptions, *, host: str, port: int, certificate: Path | None, private_key: Path | None,
     one_tenant: bool, behind_proxy: bool, drain: int, a2a_agents: tuple[str, ...], base_url: str | None, lease: float,
 ) -> None:  # fmt: skip
     """Serve the store over HTTP: every verb, an event stream, the console at /, an OpenAPI document at /openapi.json.
@@ -63,7 +63,7 @@ def serve(
     from perdure_server.console.pages import Links, pages  # noqa: PLC0415
     from perdure_server.http.running import Listening, check_listening, run  # noqa: PLC0415 - help must not load this
     from perdure_server.http.serving import Serving  # noqa: PLC0415
-    from perdure_server.telemetry import exporting  # noqa: PLC0415
+    from perdure_server.telemetry import collector  # noqa: PLC0415
 
     at = Listening(
         host=host, port=port, certificate=certificate, private_key=private_key, behind_proxy=behind_proxy,
@@ -71,42 +71,44 @@ def serve(
     )  # fmt: skip
     check_listening(at)
     if not one_tenant:
-        _check_walled(asked)
-    exporting.begin("perdure-server")
-    _say_if_new(asked)
-    note(f"serving {without_password(asked.store)} at {at.address}; `perdure token create` makes a token")
-    serving = Serving(asked.store, tenant=asked.tenant, actor=asked.actor, alone=one_tenant, lease_seconds=lease)
-    run(serving, at, [*pages(serving, Links()), *_a2a_routes(asked, serving, a2a_agents, base_url or at.address)])
+        _check_walled(options)
+    collector.begin("perdure-server")
+    _say_if_new(options)
+    note(f"serving {without_password(options.store)} at {at.address}; `perdure token create` makes a token")
+    serving = Serving(options.store, tenant=options.tenant, actor=options.actor, alone=one_tenant, lease_seconds=lease)
+    run(serving, at, [*pages(serving, Links()), *_a2a_routes(options, serving, a2a_agents, base_url or at.address)])
 
 
-def _say_if_new(asked: StoreOptions) -> None:
+def _say_if_new(options: StoreOptions) -> None:
     """A server makes the store that it serves. One whose name is misspelt would answer every token with 401: say so."""
     from perdure.planes.access.tokens import CONTROL  # noqa: PLC0415
     from perdure_server.http.places import url_of  # noqa: PLC0415 - help must not load this
 
     try:
-        StoreOptions(url_of(asked.store, CONTROL), CONTROL, as_json=False).check_exists()
+        StoreOptions(url_of(options.store, CONTROL), CONTROL, as_json=False).check_exists()
     except NotFound as missing:
         note(f"{missing.message}: this server makes a new one")
 
 
-def undriven(asked: StoreOptions, agents: tuple[str, ...]) -> list[str]:
+def undriven(options: StoreOptions, agents: tuple[str, ...]) -> list[str]:
     """The agents that no living worker has. None where each tenant is a file of its own, or there is no store yet."""
     from perdure.handles.working import tree  # noqa: PLC0415 - help must not load this
 
-    if "{tenant}" in asked.store:
+    if "{tenant}" in options.store:
         return []
-    with suppress(NotFound), StoreOptions(asked.store, asked.tenant, as_json=False).open() as store:
-        known = {name for each in tree(store).workers if each.alive and each.about for name in each.about.agents}
-        return [agent for agent in agents if agent not in known]
+    with suppress(NotFound), StoreOptions(options.store, options.tenant, as_json=False).open() as store:
+        names = {
+            name for worker in tree(store).workers if worker.alive and worker.about for name in worker.about.agents
+        }
+        return [agent for agent in agents if agent not in names]
     return []
 
 
-def _a2a_routes(asked: StoreOptions, serving: Any, agents: tuple[str, ...], base: str) -> list[Any]:
+def _a2a_routes(options: StoreOptions, serving: Any, agents: tuple[str, ...], base: str) -> list[Any]:
     """The routes of A2A, if agents are offered by it."""
     if not agents:
         return []
-    for agent in undriven(asked, agents):
+    for agent in undriven(options, agents):
         hint = f"`perdure worker MODULE --agent {agent}` starts one, `perdure workers` lists the agents of all workers"
         note(f"no worker drives the agent {agent!r} now: its tasks wait for one. {hint}")
     try:
@@ -116,12 +118,12 @@ def _a2a_routes(asked: StoreOptions, serving: Any, agents: tuple[str, ...], base
     return routes_of(serving, agents, base)
 
 
-def _check_walled(asked: StoreOptions) -> None:
+def _check_walled(options: StoreOptions) -> None:
     """Refused for a PostgreSQL role that could see every tenant."""
     from perdure.stores import core, schema_upgrade, url  # noqa: PLC0415 - help must not load the stores
 
     with schema_upgrade.told("store"):
-        engine = core.engine_for(url.parse(asked.store))
+        engine = core.engine_for(url.parse(options.store))
         try:
             engine.check_wall()
         finally:

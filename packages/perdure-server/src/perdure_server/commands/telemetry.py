@@ -28,28 +28,28 @@ PRIORITY = 10  # it is never urgent: those who work come first
 @click.option("--content", is_flag=True, help="Also export arguments and results of tools.")
 @click.option("--end", is_flag=True, help="Forget the position: workers make spans themselves again.")
 @writes
-def telemetry(asked: StoreOptions, *, from_start: bool, once: bool, content: bool, end: bool) -> None:
+def telemetry(options: StoreOptions, *, from_start: bool, once: bool, content: bool, end: bool) -> None:
     """Export spans of runs and sessions to OpenTelemetry, by following the feed of the store. Ctrl-C or SIGTERM ends it.
 
     OTEL_EXPORTER_OTLP_ENDPOINT names the collector. The command continues where it stopped. Within ten seconds after its first
     start, workers and servers of this tenant stop making spans themselves.
     """
     if end:
-        _end(asked)
+        _end(options)
         return
-    from perdure_server.telemetry import exporting  # noqa: PLC0415 - help must not load this
+    from perdure_server.telemetry import collector  # noqa: PLC0415 - help must not load this
 
-    provider, exporter = exporting.environment("perdure")
+    provider, exporter = collector.environment("perdure")
     from perdure.runtime.callers import caller_of  # noqa: PLC0415 - help must not load this
-    from perdure_server.telemetry.following import Follower  # noqa: PLC0415 - an extra, loaded where it is used
+    from perdure_server.telemetry.feed_follower import Follower  # noqa: PLC0415 - an extra, loaded where it is used
 
     os.nice(PRIORITY)
-    with asked.open() as store:
+    with options.open() as store:
         follower = Follower(caller_of(store), provider, exporter, content=content)
         follower.begin("beginning" if from_start else "end")
-        well = follower.follow(_told_to_stop(), once=once)
+        well = follower.follow(_stop_signal(), once=once)
         exporter.shutdown()
-    if asked.as_json:
+    if options.as_json:
         say_json({"told": follower.told})
     else:
         note(f"told {counted(follower.told, 'span')}")
@@ -58,16 +58,16 @@ def telemetry(asked: StoreOptions, *, from_start: bool, once: bool, content: boo
         raise Unavailable("the collector accepted no spans", path="telemetry", hint=hint)
 
 
-def _end(asked: StoreOptions) -> None:
+def _end(options: StoreOptions) -> None:
     from perdure.planes.audit import subscriptions  # noqa: PLC0415 - help must not load this
     from perdure.runtime.callers import caller_of  # noqa: PLC0415 - help must not load this
 
-    with asked.open() as store:
+    with options.open() as store:
         caller_of(store).write(subscriptions.unsubscribe, subscriptions.TELEMETRY)
     note("workers tell their spans themselves again")
 
 
-def _told_to_stop() -> threading.Event:
+def _stop_signal() -> threading.Event:
     """Set by SIGTERM and Ctrl-C: what is being exported comes to its end first."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

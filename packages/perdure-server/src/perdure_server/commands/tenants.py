@@ -25,7 +25,7 @@ from perdure_server.commands.tokens import check_tenant, control, make_tenant, n
 @new_option
 @writes
 def tenant(
-    asked: StoreOptions, *, action: str, requests: int | None, streams: int | None, runs: int | None,
+    options: StoreOptions, *, action: str, requests: int | None, streams: int | None, runs: int | None,
     stored: int | None, lifted: bool, new: bool,
 ) -> None:  # fmt: skip
     """Make a tenant, or set how much of a server it may take. A request beyond a limit is answered with 429 and the time to
@@ -35,27 +35,27 @@ def tenant(
     """
     from perdure.planes.access import limits  # noqa: PLC0415 - help must not load this
 
-    named = {"requests": requests, "streams": streams, "runs": runs, "bytes": stored}
-    given = named if lifted else {name: most for name, most in named.items() if most is not None}
-    if (action == "limit") != bool(given):
+    amounts = {"requests": requests, "streams": streams, "runs": runs, "bytes": stored}
+    changes = amounts if lifted else {name: most for name, most in amounts.items() if most is not None}
+    if (action == "limit") != bool(changes):
         raise Invalid(
             "`limit` takes at least one limit, and no other action takes any",
             path="tenant",
             hint="--requests, --streams, --runs, --bytes",
         )
     if action == "create":
-        make_tenant(asked, new=new)
-        if asked.as_json:
-            say_json({"tenant": asked.tenant})
+        make_tenant(options, new=new)
+        if options.as_json:
+            say_json({"tenant": options.tenant})
             return
-        note(f"tenant {asked.tenant}: `perdure token create --tenant {asked.tenant}` lets somebody in")
+        note(f"tenant {options.tenant}: `perdure token create --tenant {options.tenant}` lets somebody in")
         return
-    check_tenant(asked)
-    with control(asked) as caller:
+    check_tenant(options)
+    with control(options) as caller:
         if action == "limit":
-            caller.write(limits.set_limits, asked.tenant, given)
-        found = caller.read(limits.limits_of, asked.tenant)
-    if asked.as_json:
-        say_json({"tenant": asked.tenant, "limits": found})
+            caller.write(limits.set_limits, options.tenant, changes)
+        current = caller.read(limits.limits_of, options.tenant)
+    if options.as_json:
+        say_json({"tenant": options.tenant, "limits": current})
     else:
-        say_facts({"tenant": asked.tenant, **{name: getattr(found, name) for name in found.__struct_fields__}})
+        say_facts({"tenant": options.tenant, **{name: getattr(current, name) for name in current.__struct_fields__}})

@@ -38,7 +38,7 @@ def new_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def control(asked: StoreOptions, *, looks: bool = False) -> Iterator[Caller]:
+def control(options: StoreOptions, *, looks: bool = False) -> Iterator[Caller]:
     """The caller of the tenant that holds tokens and limits, in the store or, with {tenant}, in a file of its own.
 
     NotFound where there is no store. One that has no tokens yet gets that tenant, unless the caller only looks.
@@ -47,18 +47,18 @@ def control(asked: StoreOptions, *, looks: bool = False) -> Iterator[Caller]:
     from perdure.planes.access.tokens import CONTROL  # noqa: PLC0415
     from perdure_server.http.places import url_of  # noqa: PLC0415
 
-    url = url_of(asked.store, CONTROL)
+    url = url_of(options.store, CONTROL)
     if looks:
         StoreOptions(url, CONTROL, as_json=False).check_exists()
     else:
-        _check_there(asked)
+        _check_there(options)
     from perdure.runtime.callers import caller_of  # noqa: PLC0415 - help must not load this
 
-    with perdure.open(url, actor=asked.actor, tenant=CONTROL, read_only=looks) as store:
+    with perdure.open(url, actor=options.actor, tenant=CONTROL, read_only=looks) as store:
         yield caller_of(store)
 
 
-def make_tenant(asked: StoreOptions, *, new: bool) -> None:
+def make_tenant(options: StoreOptions, *, new: bool) -> None:
     """Make the tenant that the user names, unless it is there. NotFound for a store that is not there: its name may be misspelt.
 
     new: the user wants that store made.
@@ -67,19 +67,19 @@ def make_tenant(asked: StoreOptions, *, new: bool) -> None:
     from perdure_server.http.places import url_of  # noqa: PLC0415
 
     if not new:
-        _check_there(asked)
-    perdure.open(url_of(asked.store, asked.tenant), actor=asked.actor, tenant=asked.tenant).close()
+        _check_there(options)
+    perdure.open(url_of(options.store, options.tenant), actor=options.actor, tenant=options.tenant).close()
 
 
-def _check_there(asked: StoreOptions) -> None:
+def _check_there(options: StoreOptions) -> None:
     """NotFound where there is no store. With {tenant}, a file of the tenant or that of the tokens is one."""
     from perdure.planes.access.tokens import CONTROL  # noqa: PLC0415
     from perdure_server.http.places import url_of  # noqa: PLC0415 - help must not load this
 
     missing: NotFound | None = None
-    for tenant in (CONTROL, asked.tenant):
+    for tenant in (CONTROL, options.tenant):
         try:
-            StoreOptions(url_of(asked.store, tenant), tenant, as_json=False).open().close()
+            StoreOptions(url_of(options.store, tenant), tenant, as_json=False).open().close()
             return
         except NotFound as error:
             if error.path == "tenant":
@@ -89,18 +89,18 @@ def _check_there(asked: StoreOptions) -> None:
     raise NotFound(missing.message, path="store", hint=f"{missing.hint}, and so does `create --new`")
 
 
-def check_tenant(asked: StoreOptions) -> None:
+def check_tenant(options: StoreOptions) -> None:
     """NotFound for a tenant that is not there: its name may be misspelt. The default one is there as soon as it is used."""
     from perdure_server.http.places import url_of  # noqa: PLC0415 - help must not load this
 
-    _check_there(asked)
-    if asked.tenant == DEFAULT_TENANT:
+    _check_there(options)
+    if options.tenant == DEFAULT_TENANT:
         return
     try:
-        StoreOptions(url_of(asked.store, asked.tenant), asked.tenant, as_json=False).open().close()
+        StoreOptions(url_of(options.store, options.tenant), options.tenant, as_json=False).open().close()
     except NotFound:
-        hint = f"check the name; `perdure tenant create --tenant {shlex.quote(asked.tenant)}` makes it"
-        raise NotFound(f"this store has no tenant {asked.tenant!r}", path="tenant", hint=hint) from None
+        hint = f"check the name; `perdure tenant create --tenant {shlex.quote(options.tenant)}` makes it"
+        raise NotFound(f"this store has no tenant {options.tenant!r}", path="tenant", hint=hint) from None
 
 
 @command(
@@ -121,7 +121,7 @@ def check_tenant(asked: StoreOptions) -> None:
 @new_option
 @writes
 def token(
-    asked: StoreOptions,
+    options: StoreOptions,
     *,
     action: str,
     name: str | None,
@@ -140,52 +140,52 @@ def token(
         raise Invalid("only `revoke` takes a TOKEN, by its id", path="token")
     if action == "create":
         if not new:
-            check_tenant(asked)
-        make_tenant(asked, new=new)  # so that the token opens something
-        _create(asked, role, holder or asked.actor, expires)
+            check_tenant(options)
+        make_tenant(options, new=new)  # so that the token opens something
+        _create(options, role, holder or options.actor, expires)
     elif action == "list":
-        _list(asked, every=every)
+        _list(options, every=every)
     else:
-        _revoke(asked, name or "")
+        _revoke(options, name or "")
 
 
-def _create(asked: StoreOptions, role: str, holder: str, expires: str | None) -> None:
+def _create(options: StoreOptions, role: str, holder: str, expires: str | None) -> None:
     from perdure.planes.access import tokens  # noqa: PLC0415 - help must not load this
 
-    with control(asked) as caller:
-        text, made = caller.write(tokens.create, asked.tenant, tokens.TokenRole(role), holder, expires)
-    if asked.as_json:
-        say_json({"token": text, "record": made})
+    with control(options) as caller:
+        text, record = caller.write(tokens.create, options.tenant, tokens.TokenRole(role), holder, expires)
+    if options.as_json:
+        say_json({"token": text, "record": record})
         return
     click.echo(text)
-    note(f"token {made.id} for {made.actor} as {made.role} of tenant {made.tenant}: it is not shown again")
+    note(f"token {record.id} for {record.actor} as {record.role} of tenant {record.tenant}: it is not shown again")
 
 
-def _list(asked: StoreOptions, *, every: bool) -> None:
+def _list(options: StoreOptions, *, every: bool) -> None:
     from perdure.planes.access import tokens  # noqa: PLC0415 - help must not load this
 
     try:
-        with control(asked, looks=True) as caller:
-            found = caller.read(tokens.listed, None if every else asked.tenant)
+        with control(options, looks=True) as caller:
+            records = caller.read(tokens.listed, None if every else options.tenant)
     except NotFound as error:
         if error.path != "tenant":
             raise
-        found = []  # the first token makes the tenant that holds them
-    if asked.as_json:
-        say_json({"tokens": found})
-    elif found:
-        say_table(COLUMNS, found)
+        records = []  # the first token makes the tenant that holds them
+    if options.as_json:
+        say_json({"tokens": records})
+    elif records:
+        say_table(COLUMNS, records)
     else:
         note("no tokens: `perdure token create` makes one")
 
 
-def _revoke(asked: StoreOptions, name: str) -> None:
+def _revoke(options: StoreOptions, name: str) -> None:
     from perdure.planes.access import tokens  # noqa: PLC0415 - help must not load this
 
-    with control(asked) as caller:
+    with control(options) as caller:
         if not caller.write(tokens.revoke, name):
             raise NotFound(f"there is no token {name!r}", path="token", hint="`perdure token list --all` lists them")
-    if asked.as_json:
+    if options.as_json:
         say_json({"token": name})
         return
     note(f"token {name} opens nothing any more")

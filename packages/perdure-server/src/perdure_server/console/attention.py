@@ -38,16 +38,16 @@ async def now(store: AsyncStore) -> dict[str, Any]:
     failed = damage.rows(await store.runs(status="failed", errors=True, since=RECENT, limit=LISTED))
     recent = damage.rows(await store.runs(limit=8))
     tree = await caller_of(store).read(workers.tree, caller_of(store).core.liveness.is_dead)
-    needs = [*map(_asked, asks), *(_doubted(each.record) for each in doubts)]
-    needs += [_stopped(each.record) for each in (*parked, *failed) if not each.record.what_if]
-    needs += [_stranded(each) for each in tree.stranded]
+    needs = [*map(_question, asks), *(_doubted(effect.record) for effect in doubts)]
+    needs += [_stopped(run.record) for run in (*parked, *failed) if not run.record.what_if]
+    needs += [_stranded(row) for row in tree.stranded]
     return {
         "at": plain(tree.at),
         "needs": sorted(needs, key=lambda need: datetime.fromisoformat(need["since"])),
         "more": any(page.next for page in (asks, doubts, parked, failed)),
         "queue": plain(tree.queue),
-        "workers": {"alive": sum(each.alive for each in tree.workers), "known": len(tree.workers)},
-        "recent": [summary(each.record) for each in recent],
+        "workers": {"alive": sum(worker.alive for worker in tree.workers), "known": len(tree.workers)},
+        "recent": [summary(run.record) for run in recent],
         "damaged": plain(damage),
     }
 
@@ -65,8 +65,8 @@ async def inbox(store: AsyncStore) -> dict[str, Any]:
     doubts = damage.rows(await store.effects(in_doubt=True, limit=LISTED))
     return {
         "at": plain(to_datetime(await caller_of(store).read(store_now))),
-        "asks": [identified(each) for each in reversed(asks)],
-        "doubts": [await evidence(store, each, damage) for each in reversed(doubts)],
+        "asks": [identified(ask) for ask in reversed(asks)],
+        "doubts": [await evidence(store, effect, damage) for effect in reversed(doubts)],
         "more": bool(asks.next or doubts.next),
         "damaged": plain(damage),
     }
@@ -78,7 +78,7 @@ async def evidence(store: AsyncStore, effect: AsyncEffect, damage: Damage) -> di
     now_us = await caller_of(store).read(store_now)
     advice = settling.advise(record, now_us, can_probe=False)
     recent = damage.rows(await caller_of(store).read(timeline.timeline, stream_of(effect), last=LOOKED_THROUGH))
-    about = [each for each in recent if record.seq in (each.of, each.seq)]
+    about = [event for event in recent if record.seq in (event.of, event.seq)]
     return {
         **identified(record),
         "sender": await _sender(store, record),
@@ -106,7 +106,7 @@ async def _sender(store: AsyncStore, record: EffectRecord) -> dict[str, Any]:
     return {"holder": holder, "state": state, "host": host, "quiet_at": plain(record.quiet_at)}
 
 
-def _asked(wait: WaitRecord) -> dict[str, Any]:
+def _question(wait: WaitRecord) -> dict[str, Any]:
     approval = wait.kind is WaitKind.APPROVAL
     tool = str(wait.detail.get("tool", "")) if approval and isinstance(wait.detail, dict) else ""
     return {
@@ -116,31 +116,31 @@ def _asked(wait: WaitRecord) -> dict[str, Any]:
 
 
 def _doubted(record: EffectRecord) -> dict[str, Any]:
-    said = (
+    about = (
         f"{record.error.code}: {record.error.message}"
         if record.error
         else "the call was sent, and no outcome was recorded"
     )
     return {
         "kind": "doubt", "id": record.id, "since": plain(record.outcome_at or record.dispatched_at or record.at),
-        "title": record.tool, "about": said, "until": None, "where": f"{record.stream_kind}:{record.stream}",
+        "title": record.tool, "about": about, "until": None, "where": f"{record.stream_kind}:{record.stream}",
     }  # fmt: skip
 
 
 def _stopped(record: RunRecord) -> dict[str, Any]:
-    said = f"{record.error.code}: {record.error.message}" if record.error else record.reason or ""
+    about = f"{record.error.code}: {record.error.message}" if record.error else record.reason or ""
     parked = record.status == "parked"
     ways = parked_runs.ways_on(record.id, record.reason, record.hint) if parked else ""
     return {
         "kind": record.status.value, "id": f"run:{record.id}", "since": plain(record.outcome_at or record.created_at),
-        "title": record.agent, "about": "; ".join(filter(None, (said, ways))), "until": None, "where": f"run:{record.id}",
+        "title": record.agent, "about": "; ".join(filter(None, (about, ways))), "until": None, "where": f"run:{record.id}",
     }  # fmt: skip
 
 
-def _stranded(each: Any) -> dict[str, Any]:
+def _stranded(row: Any) -> dict[str, Any]:
     return {
-        "kind": "stranded", "id": f"run:{each.run}", "since": plain(each.since), "title": each.agent, "about": each.why,
-        "until": None, "where": f"run:{each.run}",
+        "kind": "stranded", "id": f"run:{row.run}", "since": plain(row.since), "title": row.agent, "about": row.why,
+        "until": None, "where": f"run:{row.run}",
     }  # fmt: skip
 
 

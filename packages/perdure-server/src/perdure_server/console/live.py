@@ -31,14 +31,14 @@ def stream(call: HttpCall) -> StreamingResponse:
 
 
 async def _messages(call: HttpCall) -> AsyncIterator[str]:
-    tenant, known = call.identity.token.tenant, call.headers.get("last-event-id")
+    tenant, last_id = call.identity.token.tenant, call.headers.get("last-event-id")
     pulse = call.serving.pulse(tenant, call.caller)
     try:
         uid, epoch = await call.caller.read(feed.store_of)
         at = await call.caller.read(feed.end_of)
         here = encode_cursor(uid, epoch, at)
         yield f"retry: {RETRY_MS}\nid: {here}\n\n"
-        if known is not None and known != here:
+        if last_id is not None and last_id != here:
             yield f"event: changed\nid: {here}\ndata: 1\n\n"
         with call.serving.admission.stream(tenant):
             while not call.serving.draining:

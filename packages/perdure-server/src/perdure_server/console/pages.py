@@ -71,9 +71,9 @@ class Links:
 
     def take(self, code: str) -> str | None:
         """The token behind a code, which is spent by this; None for any other code."""
-        for known in [*self._open]:
-            if hmac.compare_digest(known, code):
-                token, until = self._open.pop(known)
+        for own_code in [*self._open]:
+            if hmac.compare_digest(own_code, code):
+                token, until = self._open.pop(own_code)
                 return token if self._clock() < until else None
         return None
 
@@ -86,18 +86,18 @@ class SignIn(msgspec.Struct, forbid_unknown_fields=True):
 
 def static_files() -> dict[str, tuple[bytes, str]]:
     """Every file of the console by its path, with its media type. Read once: what is served is what was installed."""
-    found: dict[str, tuple[bytes, str]] = {}
+    content: dict[str, tuple[bytes, str]] = {}
 
     def walk(folder: Any, above: PurePosixPath) -> None:
-        for each in folder.iterdir():
-            place = above / each.name
-            if each.is_dir():
-                walk(each, place)
+        for entry in folder.iterdir():
+            place = above / entry.name
+            if entry.is_dir():
+                walk(entry, place)
             elif place.suffix in MEDIA:
-                found[str(place)] = (each.read_bytes(), MEDIA[place.suffix])
+                content[str(place)] = (entry.read_bytes(), MEDIA[place.suffix])
 
     walk(files("perdure_server.console") / "static", PurePosixPath())
-    return found
+    return content
 
 
 def pages(serving: Serving, links: Links) -> list[BaseRoute]:
@@ -109,10 +109,10 @@ def pages(serving: Serving, links: Links) -> list[BaseRoute]:
         return Response(content, 200, {**HEADERS, "Cache-Control": "no-cache"}, media)
 
     async def asset(request: Request) -> Response:
-        found = served.get(request.path_params["path"])
-        if found is None:
+        file = served.get(request.path_params["path"])
+        if file is None:
             return Response(status_code=404, headers=HEADERS)
-        return Response(found[0], 200, {**HEADERS, "Cache-Control": "no-cache"}, found[1])
+        return Response(file[0], 200, {**HEADERS, "Cache-Control": "no-cache"}, file[1])
 
     async def enter(request: Request) -> Response:
         """Exchange a link for a cookie."""
@@ -160,13 +160,13 @@ def _check_ours(request: Request) -> None:
 
 
 async def _token_of(request: Request) -> str:
-    given = b""
+    data = b""
     async for piece in request.stream():
-        given += piece
-        if len(given) > BODY_MAX_BYTES:
+        data += piece
+        if len(data) > BODY_MAX_BYTES:
             raise TooLarge("the body is too large", path="body")
     try:
-        return msgspec.json.decode(given, type=SignIn).token.strip()
+        return msgspec.json.decode(data, type=SignIn).token.strip()
     except msgspec.MsgspecError as error:
         raise Invalid(f"expected a token: {error}", path="body") from None
 

@@ -11,10 +11,11 @@ from typing import Annotated, Any
 import msgspec
 
 from perdure.model.filters import EffectFilters, EventFilters, MemoryFilters, RunFilters, SessionFilters
-from perdure_server.console import attention, live, run_reads, session_reads, settings_reads, upkeep_reads, verifying
+from perdure.verbs.declaring import Right
+from perdure_server.console import attention, live, run_reads, session_reads, upkeep_reads, verify_job
 from perdure_server.http.call import HttpCall
 from perdure_server.http.queries import Name, Seq
-from perdure_server.http.table import Right, route
+from perdure_server.http.table import route
 
 Shown = dict[str, Any]
 SearchText = Annotated[str, msgspec.Meta(max_length=200)]
@@ -176,8 +177,8 @@ async def console_anchors(call: HttpCall) -> Any:
 @route("GET", "/v1/console/memories", Right.READ, Shown)
 async def console_memories(call: HttpCall, query: ConsoleMemoriesQuery) -> Any:
     """A page of memories, newest first, or those that answer a question."""
-    asked = call.asked(query)
-    return _paged(call, await upkeep_reads.memories(call.store, asked.pop("q"), **asked))
+    options = call.asked(query)
+    return _paged(call, await upkeep_reads.memories(call.store, options.pop("q"), **options))
 
 
 @route("GET", "/v1/console/provenance", Right.READ, Shown)
@@ -189,19 +190,19 @@ async def console_provenance(call: HttpCall, query: ProvenanceQuery) -> Any:
 @route("GET", "/v1/console/settings", Right.READ, Shown)
 async def console_settings(call: HttpCall) -> Any:
     """How much this tenant may take, and when its log was last pruned."""
-    return await settings_reads.settings(call)
+    return await upkeep_reads.settings(call)
 
 
 @route("POST", "/v1/console/verify", Right.AUDIT, Shown, status=202)
 async def console_start_verify(call: HttpCall) -> Any:
     """Begin to verify this tenant, unless that is under way."""
-    return verifying.start(call.serving, call.caller)
+    return verify_job.start(call.serving, call.caller)
 
 
 @route("GET", "/v1/console/verify", Right.AUDIT, Shown)
 async def console_verify(call: HttpCall) -> Any:
     """How far verify has come, and what it found."""
-    return verifying.state(call.serving, call.caller)
+    return verify_job.state(call.serving, call.caller)
 
 
 def _paged(call: HttpCall, page: Shown) -> Shown:

@@ -22,7 +22,7 @@ from perdure.model.records.envelope import RunVerdict
 from perdure.model.records.timeline import TimelineRecord
 from perdure.planes.execution import runs as plane
 from perdure.runtime.callers import caller_of
-from perdure.runtime.places import branch_name, branch_of
+from perdure.runtime.journal import branch_name, branch_of
 from perdure_server.console.attention import summary
 
 OUTLINE_MAX = 50_000  # newest events of one run that a page draws
@@ -33,10 +33,10 @@ LATEST = 20  # steps and effects that the state at an event lists
 LOOKED_AT = 60  # events among which those steps are sought
 
 
-async def runs(store: AsyncStore, **asked: Any) -> dict[str, Any]:
+async def runs(store: AsyncStore, **filters: Any) -> dict[str, Any]:
     """A page of runs, newest first."""
-    page = await store.runs(**asked)
-    return {"items": [summary(each.record) for each in page], "next": page.next, "damaged": plain(page.damaged)}
+    page = await store.runs(**filters)
+    return {"items": [summary(run.record) for run in page], "next": page.next, "damaged": plain(page.damaged)}
 
 
 async def run(store: AsyncStore, name: str) -> dict[str, Any]:
@@ -48,23 +48,19 @@ async def run(store: AsyncStore, name: str) -> dict[str, Any]:
     handle = await damage.apart(store.run(whole_name), None)
     return {
         "run": None if handle is None else plain(handle.record),
-        **(_nothing_read() if handle is None else await _standing(handle, damage)),
-        "children": [summary(each.record) for each in damage.rows(await store.runs(parent=whole_name))],
+        **({"verdict": UNREAD, "waits": [], "open_effects": []} if handle is None else await _details(handle, damage)),
+        "children": [summary(child.record) for child in damage.rows(await store.runs(parent=whole_name))],
         "damaged": plain(damage),
     }
 
 
-def _nothing_read() -> dict[str, Any]:
-    return {"verdict": UNREAD, "waits": [], "open_effects": []}
-
-
-async def _standing(handle: AsyncRunHandle[Any], damage: Damage) -> dict[str, Any]:
+async def _details(handle: AsyncRunHandle[Any], damage: Damage) -> dict[str, Any]:
     return {
         "versions": versions_text(handle.record.pins),
         "versions_changed": change_text(handle.record),
         "verdict": plain(await damage.apart(_verdict(handle), None)) or UNREAD,
-        "waits": [identified(each) for each in await damage.apart(handle.waits(), [])],
-        "open_effects": [identified(each.record) for each in await damage.apart(handle.effects(open=True), [])],
+        "waits": [identified(wait) for wait in await damage.apart(handle.waits(), [])],
+        "open_effects": [identified(effect.record) for effect in await damage.apart(handle.effects(open=True), [])],
     }
 
 
@@ -77,19 +73,19 @@ async def outline(store: AsyncStore, name: str) -> dict[str, Any]:
     number in `names`, `kinds`, `branches`; an event of no branch is the run's own (null).
     """
     stream = await _stream(store, name)
-    found = await caller_of(store).read(timeline.outline, stream, most=OUTLINE_MAX)
-    entries = found.entries
+    page = await caller_of(store).read(timeline.outline, stream, most=OUTLINE_MAX)
+    entries = page.entries
     kinds, names, paths = Numbered(), Numbered(), Numbered()
     return {
         "run": stream.name,
-        "complete": found.complete,
+        "complete": page.complete,
         "first_us": entries[0].at_us if entries else 0,
-        "seq": [each.seq for each in entries],
-        "after_us": [0, *(later.at_us - each.at_us for each, later in pairwise(entries))],
-        "kind": [kinds[each.kind] for each in entries],
-        "about": [names["" if each.about == stream.name else each.about] for each in entries],
-        "branch": [paths[branch_of(each.place)] if each.place else None for each in entries],
-        "of": [each.of for each in entries],
+        "seq": [entry.seq for entry in entries],
+        "after_us": [0, *(later.at_us - entry.at_us for entry, later in pairwise(entries))],
+        "kind": [kinds[entry.kind] for entry in entries],
+        "about": [names["" if entry.about == stream.name else entry.about] for entry in entries],
+        "branch": [paths[branch_of(entry.place)] if entry.place else None for entry in entries],
+        "of": [entry.of for entry in entries],
         "kinds": [*kinds],
         "names": [*names],
         "branches": [branch_name(path) for path in paths],
@@ -114,17 +110,17 @@ async def event(store: AsyncStore, name: str, seq: int) -> dict[str, Any]:
     page = await caller_of(store).read(timeline.timeline, await _stream(store, name), last=1, before=seq + 1)
     if page.damaged:
         return {**NO_EVENT, "seq": seq, "damaged": plain(page.damaged)}
-    found = [each for each in page if each.seq == seq]
-    if not found:
+    rows = [row for row in page if row.seq == seq]
+    if not rows:
         raise NotFound(f"run {name} has no event {seq}", path="seq")
-    return plain(found[0])
+    return plain(rows[0])
 
 
 async def at(store: AsyncStore, name: str, seq: int) -> dict[str, Any]:
     """A run as it was after an event; without all of it if that cannot be read."""
     damage = Damage()
-    found = await damage.apart(_at(store, name, seq), None)
-    return found or {**NO_STATE, "seq": seq, "damaged": plain(damage)}
+    snapshot = await damage.apart(_at(store, name, seq), None)
+    return snapshot or {**NO_STATE, "seq": seq, "damaged": plain(damage)}
 
 
 async def _at(store: AsyncStore, name: str, seq: int) -> dict[str, Any]:
@@ -140,8 +136,8 @@ async def _at(store: AsyncStore, name: str, seq: int) -> dict[str, Any]:
 
 async def folded(handle: AsyncRunHandle[Any], seq: int) -> dict[str, Any]:
     """A run as it was after an event, from those of its events that say so."""
-    seen = await handle._read(glimpse.view, seq, caller_of(handle).core, LATEST, LOOKED_AT)
-    return await state(await handle._in(seen.past), seq, seen.effects)
+    view = await handle._read(glimpse.view, seq, caller_of(handle).core, LATEST, LOOKED_AT)
+    return await state(await handle._in(view.past), seq, view.effects)
 
 
 async def _newest(handle: AsyncRunHandle[Any]) -> int:
@@ -155,19 +151,19 @@ async def state(run: AsyncRunHandle[Any], seq: int, newest: glimpse.NewestEffect
     return {
         "seq": seq,
         "run": {**summary(run.record), "result": plain(run.record.result)},
-        "waits": [identified(each) for each in await run.waits()],
-        "effects": [_brief(each) for each in effects],
+        "waits": [identified(wait) for wait in await run.waits()],
+        "effects": [_brief(effect) for effect in effects],
         "effect_count": newest.total,
-        "steps": [_step(each) for each in events if each.kind == "step.done"][-LATEST:],
+        "steps": [_step(event) for event in events if event.kind == "step.done"][-LATEST:],
     }
 
 
 def _step(entry: TimelineRecord) -> dict[str, Any]:
-    said = entry.said if isinstance(entry.said, dict) else {}
+    result = entry.said if isinstance(entry.said, dict) else {}
     return {
         "seq": entry.seq,
         "name": entry.about,
-        **{name: plain(said[name]) for name in ("value", "error") if name in said},
+        **{name: plain(result[name]) for name in ("value", "error") if name in result},
     }
 
 
@@ -179,8 +175,8 @@ def _brief(record: Any) -> dict[str, Any]:
 async def forecast(store: AsyncStore, name: str, place: str, *, allow_effects: bool) -> dict[str, Any]:
     """The consequences of a fork of a run at a place: how much is kept, and what is done anew."""
     handle = await store.run(await store.run_id(name))
-    found = await handle.forecast(_place(place), allow_effects=allow_effects)
-    return {**plain(found), "fates": found.by_fate}
+    prediction = await handle.forecast(_place(place), allow_effects=allow_effects)
+    return {**plain(prediction), "fates": prediction.by_fate}
 
 
 def _place(text: str) -> int | str:

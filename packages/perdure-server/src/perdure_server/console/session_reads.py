@@ -21,29 +21,29 @@ TURNS = 100  # of one page
 BESIDE = 50  # decisions, tasks, values, effects and runs beside the turns
 
 
-async def sessions(store: AsyncStore, **asked: Any) -> dict[str, Any]:
+async def sessions(store: AsyncStore, **filters: Any) -> dict[str, Any]:
     """A page of sessions, newest first."""
-    page = await store.sessions(**asked)
+    page = await store.sessions(**filters)
     return {"items": plain(page), "next": page.next, "damaged": plain(page.damaged)}
 
 
 async def session(store: AsyncStore, present: AsyncSession, at: int | None = None) -> dict[str, Any]:
     """A session, now or after an event: what it is about, its newest turns, and what was decided, planned and done."""
-    shown = present if at is None else await present.at(at)
+    view = present if at is None else await present.at(at)
     damage = Damage()
-    effects = damage.rows(await shown.effects(limit=PAGE_MAX_ROWS))
+    effects = damage.rows(await view.effects(limit=PAGE_MAX_ROWS))
     runs = damage.rows(await store.runs(session=present.name, limit=BESIDE)) if at is None else []
-    info = await damage.apart(shown.info(), None)
+    info = await damage.apart(view.info(), None)
     return {
         "session": None if info is None else {**plain(info), "uid": present.uid},
         "origin": plain(await present.origin()),
-        "turns": plain(damage.rows(await shown._read(turns.shown, last=TURNS))),
-        "pending": plain(await damage.apart(shown.pending(), None)),
-        "decisions": [plain(each.record) for each in damage.rows(await shown.decisions(limit=BESIDE))],
-        "tasks": [plain(each.record) for each in damage.rows(await shown.tasks(limit=BESIDE))],
-        "values": plain(damage.rows(await shown.entries(limit=BESIDE))),
-        "effects": [identified(each.record) for each in effects[-BESIDE:]],
-        "runs": [summary(each.record) for each in runs],
+        "turns": plain(damage.rows(await view._read(turns.shown, last=TURNS))),
+        "pending": plain(await damage.apart(view.pending(), None)),
+        "decisions": [plain(decision.record) for decision in damage.rows(await view.decisions(limit=BESIDE))],
+        "tasks": [plain(task.record) for task in damage.rows(await view.tasks(limit=BESIDE))],
+        "values": plain(damage.rows(await view.entries(limit=BESIDE))),
+        "effects": [identified(effect.record) for effect in effects[-BESIDE:]],
+        "runs": [summary(run.record) for run in runs],
         "damaged": plain(damage),
     }
 
@@ -59,14 +59,14 @@ async def forecast(present: AsyncSession, at: int | None) -> dict[str, Any]:
     info, effects = await present.info(), await present.effects(limit=PAGE_MAX_ROWS)
     point = info.last_seq if at is None else at
     past = await present.at(point)
-    under_way = {each.record.seq for each in await past.effects(open=True)}
-    later = [each.record for each in effects if each.record.seq > point]
-    said = await present.turns(after=point, limit=PAGE_MAX_ROWS)
+    under_way = {effect.record.seq for effect in await past.effects(open=True)}
+    later = [effect.record for effect in effects if effect.record.seq > point]
+    later_turns = await present.turns(after=point, limit=PAGE_MAX_ROWS)
     return {
         "at": point,
-        "turns_after": len(said),
-        "effects_after": [_brief(each) for each in later],
-        "stay": [each.record.id for each in effects if each.record.seq in under_way],
+        "turns_after": len(later_turns),
+        "effects_after": [_brief(effect) for effect in later],
+        "stay": [effect.record.id for effect in effects if effect.record.seq in under_way],
     }
 
 

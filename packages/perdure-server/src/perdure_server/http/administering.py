@@ -10,10 +10,11 @@ from perdure.errors import NotFound, Refused
 from perdure.planes.access import tokens
 from perdure.planes.access.tokens import TokenRecord
 from perdure.runtime.callers import AsyncCaller
+from perdure.verbs.declaring import Right
 from perdure_server.http.answers import DoneAnswer
 from perdure_server.http.call import HttpCall
 from perdure_server.http.inputs import TokenInput
-from perdure_server.http.table import DELETE, Right, route
+from perdure_server.http.table import DELETE, route
 
 
 class TokenAnswer(msgspec.Struct, frozen=True):

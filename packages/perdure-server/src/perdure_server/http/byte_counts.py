@@ -35,26 +35,26 @@ class ByteCount:
     async def look(self, caller: Any) -> None:
         """Count on, if it is time; one request at a time does so, and the others do not wait for it."""
         now = self._clock()
-        if self._looking or now - self._looked < (LOOK_SECONDS if self._so_far.whole else PART_SECONDS):
+        if self._looking or now - self._looked < (LOOK_SECONDS if self._so_far.complete else PART_SECONDS):
             return
         self._looking = True
         try:
             added = self._added
             self._so_far = await caller.read(usage.count, self._so_far)
             self._looked = now
-            if self._so_far.whole:
+            if self._so_far.complete:
                 self.known = self._so_far.bytes
                 self._added -= added
         finally:
             self._looking = False
-        if self._so_far.whole and now - self._began >= ANEW_SECONDS:
+        if self._so_far.complete and now - self._began >= ANEW_SECONDS:
             self._begin_anew(now)
 
     def takes(self, size: int, most: int) -> bool:
         """Whether so many bytes more stay within a limit; if they do, they are added."""
         if self.known is not None and self.known + self._added + size > most:
             now = self._clock()
-            if self._so_far.whole and now - self._began >= ANEW_WHEN_OVER_SECONDS:
+            if self._so_far.complete and now - self._began >= ANEW_WHEN_OVER_SECONDS:
                 self._begin_anew(now)
             return False
         self._added += size

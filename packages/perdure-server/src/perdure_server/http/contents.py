@@ -20,9 +20,10 @@ from perdure.model.records.artifacts import ArtifactRecord
 from perdure.planes.conversation import artifacts
 from perdure.planes.execution.requests import KeyedRequest, differing
 from perdure.runtime.callers import stream_of
+from perdure.verbs.declaring import Right
 from perdure_server.http.call import HttpCall
 from perdure_server.http.queries import AttachQuery
-from perdure_server.http.table import Right, route
+from perdure_server.http.table import route
 from perdure_server.http.wire import encoded
 
 UPLOAD_MAX_BYTES = 64 * 1024 * 1024

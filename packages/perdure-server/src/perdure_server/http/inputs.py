@@ -11,10 +11,7 @@ import msgspec
 
 from perdure.model.limits import LABELS_MAX, TEXT_MAX_CHARS
 from perdure.model.pins import OnChangeName
-from perdure.model.records.conversation import Call
 from perdure.model.records.effects import ToolKindName
-from perdure.model.records.memories import MemoryKind
-from perdure.model.refs import Ref
 from perdure_server.http.queries import Name, Seq, When
 
 Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX_CHARS)]
@@ -79,12 +76,6 @@ class LabelsInput(Input, frozen=True, kw_only=True):
     remove: Names = []
 
 
-class SubjectsInput(Input, frozen=True, kw_only=True):
-    """Persons or things that all of it is about."""
-
-    subjects: Names
-
-
 class NativeInput(Input, frozen=True, kw_only=True):
     """A turn as its framework has it: the name of the form, and the body."""
 
@@ -97,74 +88,6 @@ class RetractionInput(RecordInput, frozen=True, kw_only=True):
 
     turns: Annotated[list[Seq], msgspec.Meta(max_length=10_000)]
     because: Text | None = None
-
-
-class TurnInput(RecordInput, frozen=True, kw_only=True):
-    """A turn, as `session.say` takes it. calls: tool calls of an assistant turn. about: the people that it is about."""
-
-    role: Literal["system", "user", "assistant"]
-    content: Any = None
-    calls: Annotated[list[Call], msgspec.Meta(max_length=1_000)] = []
-    shown: list[Ref] = []
-    native: NativeInput | None = None
-    usage: dict[str, Any] | None = None
-    model: Text | None = None
-    parent: Seq | None = None
-
-
-class ResultInput(RecordInput, frozen=True, kw_only=True):
-    """The result of a call. error: it failed. key: a name of its own."""
-
-    value: Any = None
-    error: bool = False
-    key: Name | None = None
-    native: NativeInput | None = None
-
-
-class SummaryInput(RecordInput, frozen=True, kw_only=True):
-    """A text that stands for the turns from `first` (by default the first one) to `upto`."""
-
-    upto: Seq
-    text: Text
-    first: Seq | None = None
-    keys: Annotated[list[Text], msgspec.Meta(max_length=10_000)] | None = None
-
-
-class ValueInput(RecordInput, frozen=True, kw_only=True):
-    """A value. ttl: it is gone after this time. derived: it was made of the version before, so it is about the same people."""
-
-    value: Any
-    ttl: Span | None = None
-    derived: bool = False
-
-
-class DecisionInput(RecordInput, frozen=True, kw_only=True):
-    """A decision, with its reason. refs: what it refers to, as [uid, seq]."""
-
-    text: Text
-    because: Text
-    then: Text | None = None
-    refs: list[Ref] = []
-    tags: Names | None = None
-
-
-class CloseInput(RecordInput, frozen=True, kw_only=True):
-    """The outcome of a decision."""
-
-    outcome: Text
-    note: Text | None = None
-
-
-class TaskInput(RecordInput, frozen=True, kw_only=True):
-    """A task. needs, parent: numbers of tasks of the same session."""
-
-    title: Text
-    detail: Any = None
-    priority: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] = 0
-    needs: Annotated[list[int], msgspec.Meta(max_length=1_000)] = []
-    parent: int | None = None
-    labels: Names = []
-    key: Name | None = None
 
 
 class TaskPatch(RecordInput, frozen=True, kw_only=True):
@@ -194,34 +117,6 @@ class ClaimInput(Input, frozen=True, kw_only=True):
     ttl: Span
     task: Seq | None = None
     label: Name | None = None
-
-
-class CheckpointInput(RecordInput, frozen=True, kw_only=True):
-    """A whole state. key: a name of its own; parent: the key of the checkpoint that it follows."""
-
-    state: Any
-    name: Name = "default"
-    key: Name | None = None
-    parent: Name | None = None
-    document: Any = None
-
-
-class EventInput(RecordInput, frozen=True, kw_only=True):
-    """An event of your own, such as `deploy.finished`. expect: the last number that you have seen in the session."""
-
-    kind: Name
-    data: Any = None
-    refs: list[Ref] = []
-    expect: Seq | None = None
-
-
-class AskInput(RecordInput, frozen=True, kw_only=True):
-    """A question to a person. choices: what may be answered; without, anything."""
-
-    question: Text
-    choices: Annotated[list[Text], msgspec.Meta(max_length=100)] | None = None
-    detail: Any = None
-    timeout: Span | None = None
 
 
 class AnswerInput(RecordInput, frozen=True, kw_only=True):
@@ -290,81 +185,6 @@ class RunInput(RecordInput, frozen=True, kw_only=True):
     timeout: Span | None = None
     pins: dict[str, Any] = {}
     on_change: OnChangeName | None = None
-
-
-class SignalInput(RecordInput, frozen=True, kw_only=True):
-    """A signal, which waits until the run takes it."""
-
-    name: Name
-    payload: Any = None
-
-
-class WhyInput(Input, frozen=True, kw_only=True):
-    """A reason."""
-
-    why: Text = ""
-
-
-class ResumeInput(Input, frozen=True, kw_only=True):
-    """vouch: after a restore, all that the run did outside is recorded here."""
-
-    vouch: bool = False
-
-
-class PinInput(Input, frozen=True, kw_only=True):
-    """The digest of the one program that may continue a run; null: any."""
-
-    program: Name | None
-
-
-class MemoryInput(RecordInput, frozen=True, kw_only=True):
-    """A memory. source: texts such as "file:Makefile", or references as [uid, seq]."""
-
-    text: Text
-    kind: MemoryKind = MemoryKind.FACT
-    key: Name | None = None
-    source: Annotated[list[Name | Ref], msgspec.Meta(max_length=LABELS_MAX)] = []
-    tags: Names = []
-    confidence: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-    valid_from: When | None = None
-    valid_to: When | None = None
-
-
-class SupersedeInput(Input, frozen=True, kw_only=True):
-    """The text that replaces a memory, and why."""
-
-    text: Text
-    because: Text
-    key: Name | None = None
-    kind: MemoryKind | None = None
-    source: Annotated[list[Name | Ref], msgspec.Meta(max_length=LABELS_MAX)] = []
-    about: Names | None = None
-    tags: Names | None = None
-    confidence: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-    valid_from: When | None = None
-    valid_to: When | None = None
-
-
-class ConfirmInput(RecordInput, frozen=True, kw_only=True):
-    """Why a memory still holds."""
-
-    because: Text | None = None
-
-
-class CorrectionInput(RecordInput, frozen=True, kw_only=True):
-    """A correction of the agent, and the rule that follows from it."""
-
-    text: Text
-    rule: Text
-    key: Name | None = None
-    source: Annotated[list[Name | Ref], msgspec.Meta(max_length=LABELS_MAX)] = []
-    tags: Names = []
-
-
-class ForgetInput(RecordInput, frozen=True, kw_only=True):
-    """Why a memory is to be found no more."""
-
-    because: Text
 
 
 class SubscriptionInput(Input, frozen=True, kw_only=True):

@@ -10,8 +10,9 @@ from starlette.responses import PlainTextResponse
 from perdure.model.instants import SECOND_US, instant_us
 from perdure.planes.execution import workers
 from perdure.planes.reading.durations import store_now
+from perdure.verbs.declaring import Right
 from perdure_server.http.call import HttpCall
-from perdure_server.http.table import Right, route
+from perdure_server.http.table import route
 
 AGENTS_MAX = 50
 STATES = ("ready", "running", "waiting", "parked")

@@ -6,18 +6,14 @@ from typing import Any
 
 import msgspec
 
-from perdure.boot.manifest import PackManifest
 from perdure.effects import ledger, operator_verbs
 from perdure.errors import Invalid, NotFound
 from perdure.handles.aio.memory import AsyncHit
-from perdure.model.filters import EffectFilters, EventFilters, MemoryFilters, SearchFilters
-from perdure.model.records.actors import ActorRecord
+from perdure.model.filters import EffectFilters, SearchFilters
 from perdure.model.records.differences import RunDiff
 from perdure.model.records.integrity import Report
-from perdure.model.records.memories import Found, MemoryRecord
-from perdure.model.records.runs import StepRecord, WaitRecord
-from perdure.model.records.subjects import SubjectRecord
-from perdure.model.records.timeline import TimelineRecord
+from perdure.model.records.memories import Found
+from perdure.model.records.runs import WaitRecord
 from perdure.model.records.workers import WorkersRecord
 from perdure.planes.audit import verify as auditing
 from perdure.planes.execution import waits, workers
@@ -28,6 +24,7 @@ from perdure.stores.url import parse, without_password
 from perdure.upkeep import health, load
 from perdure.upkeep.health import Health
 from perdure.upkeep.remedies import Remedy
+from perdure.verbs.declaring import Right
 from perdure.version import VERSION
 from perdure_server.http.answers import (
     AskAnswer,
@@ -49,7 +46,6 @@ from perdure_server.http.queries import (
     BootQuery,
     DiffQuery,
     FeedQuery,
-    PageQuery,
     PastQuery,
     RecallQuery,
     ResultQuery,
@@ -57,11 +53,9 @@ from perdure_server.http.queries import (
     RunsQuery,
     SearchQuery,
     SessionEffectsQuery,
-    StepsQuery,
-    TimelineQuery,
     VerifyQuery,
 )
-from perdure_server.http.table import RIGHTS, Right, route
+from perdure_server.http.table import RIGHTS, route
 
 # -- runs --------------------------------------------------------------------------------------------------------
 
@@ -103,31 +97,12 @@ async def get_run_result(call: HttpCall, query: ResultQuery) -> Any:
     return run_answer(run.record) if run.record.ended or run.status == "parked" else None
 
 
-@route("GET", "/v1/runs/{run}/timeline", Right.READ, Paged[TimelineRecord])
-async def list_timeline(call: HttpCall, query: TimelineQuery) -> Any:
-    """The newest events of a run, oldest first: steps, effects, waits, and the outcome of each."""
-    run = await call.run(query.at)
-    return call.paged(await run.timeline(last=query.last, before=call.after_number(query.before)))
-
-
-@route("GET", "/v1/runs/{run}/steps", Right.READ, list[StepRecord])
-async def list_steps(call: HttpCall, query: StepsQuery) -> Any:
-    """The steps of a run since its last checkpoint, or after an event (0: all)."""
-    return await (await call.run(query.at)).steps(after=query.after)
-
-
 @route("GET", "/v1/runs/{run}/effects", Right.READ, list[EffectAnswer])
 async def list_run_effects(call: HttpCall, query: RunEffectsQuery) -> Any:
     """The effects of a run, oldest first; as they stood at a moment if one is given."""
     run = await call.run(query.at)
     found = await run._read(ledger.all_effects, after=query.after, open_only=query.open)
     return [effect_answer(each) for each in found]
-
-
-@route("GET", "/v1/runs/{run}/waits", Right.READ, list[AskAnswer])
-async def list_run_waits(call: HttpCall, query: PastQuery) -> Any:
-    """The open waits of a run; as they stood at a moment if one is given."""
-    return [ask_answer(each) for each in await (await call.run(query.at)).waits()]
 
 
 @route("GET", "/v1/runs/{run}/envelope", Right.READ, dict[str, Any])
@@ -205,13 +180,6 @@ async def get_ask(call: HttpCall, query: ResultQuery) -> Any:
 # -- memory and search ---------------------------------------------------------------------------------------------
 
 
-@route("GET", "/v1/memories", Right.READ, Paged[MemoryRecord])
-async def list_memories(call: HttpCall, query: MemoryFilters) -> Any:
-    """The memories of all sessions and scopes, newest first."""
-    found = await call.store.memories(**call.asked(query))
-    return call.paged(found.each(lambda each: each.record))
-
-
 @route("GET", "/v1/sessions/{session}/recall", Right.READ, list[dict[str, Any]], names_damage=True)
 async def recall(call: HttpCall, query: RecallQuery) -> Any:
     """The memories that answer a question best."""
@@ -268,20 +236,7 @@ async def boot(call: HttpCall, query: BootQuery) -> Any:
     return {"text": pack.text, "tokens": pack.tokens, "manifest": pack.manifest}
 
 
-@route("GET", "/v1/sessions/{session}/boots", Right.READ, list[PackManifest])
-async def list_boots(call: HttpCall) -> Any:
-    """The manifests of the last boots of a session, the newest first."""
-    return await (await call.session()).boots()
-
-
 # -- the log -------------------------------------------------------------------------------------------------------
-
-
-@route("GET", "/v1/events", Right.READ, Paged[EventAnswer])
-async def list_events(call: HttpCall, query: EventFilters) -> Any:
-    """The events of all sessions and runs, newest first: the audit trail."""
-    found = await call.store.events(**call.asked(query))
-    return call.paged(found.each(event_answer))
 
 
 @route("GET", "/v1/feed", Right.READ, Paged[EventAnswer])
@@ -318,18 +273,6 @@ async def get_health(call: HttpCall) -> Any:
 async def verify(call: HttpCall, query: VerifyQuery) -> Any:
     """Prove that nothing of this tenant was changed, lost or written past the log. Costs a fold of every stream."""
     return await call.caller.work(auditing.verify_tenant, call.caller.core, call.caller.tenant, query.blobs)
-
-
-@route("GET", "/v1/subjects", Right.AUDIT, Paged[SubjectRecord])
-async def list_subjects(call: HttpCall, query: PageQuery) -> Any:
-    """The persons and things that records of this tenant are about, by name."""
-    return call.paged(await call.store.subjects(limit=query.limit, after=call.after(query.after)))
-
-
-@route("GET", "/v1/actors", Right.AUDIT, list[ActorRecord])
-async def list_actors(call: HttpCall) -> Any:
-    """Everybody who has written in this tenant, with the random name that stands for each in the headers of events."""
-    return await call.store.actors()
 
 
 @route("GET", "/v1/whoami", Right.READ, WhoAnswer)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -13,7 +13,7 @@ from perdure.planes.reading.paging import DamagedRow
 from perdure.version import VERSION
 from perdure_server.http.problems import MEDIA_TYPE, Problem9457
 from perdure_server.http.table import RIGHTS, Route
-from perdure_server.http.wire import DAMAGED, DAMAGED_MAX_CHARS
+from perdure_server.http.wire import DAMAGED, DAMAGED_MAX_CHARS, exposed
 
 REFS = "#/components/schemas/{name}"
 NUMBERS = {"seq", "task"}  # the parts of a path that are whole numbers
@@ -25,7 +25,8 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
     kinds = [Problem9457, DamagedRow, *(each.answer for each in routes if each.answer is not None)]
     kinds += [each.body for each in routes if each.body is not None]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=REFS)
-    components = _written(components)
+    answered = records_of(each.answer for each in routes)
+    components = {name: _shown(schema, answered.get(name)) for name, schema in _written(components).items()}
     found = dict(zip(map(repr, kinds), _written(schemas), strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for each in routes:
@@ -61,6 +62,29 @@ def _written(schema: Any) -> Any:
         written = {name: _written(item) for name, item in schema.items()}
         return written | {"description": inspect.cleandoc(said)} if isinstance(said, str) else written
     return [*map(_written, schema)] if isinstance(schema, (list, tuple)) else schema
+
+
+def _shown(schema: Any, kind: Any) -> Any:
+    """A record without the fields that no network door shows (`wire.exposed`)."""
+    if kind is None or "properties" not in schema:
+        return schema
+    named = exposed(kind)
+    fields = {name: about for name, about in schema["properties"].items() if name in named}
+    return schema | {"properties": fields, "required": [each for each in schema.get("required", ()) if each in fields]}
+
+
+def records_of(hints: Iterable[Any]) -> dict[str, Any]:
+    """The records in answers by their names, those inside of others too."""
+    found: dict[str, Any] = {}
+    left = [*hints]
+    while left:
+        hint = left.pop()
+        left += get_args(hint)
+        kind = get_origin(hint) or hint
+        if inspect.isclass(kind) and issubclass(kind, msgspec.Struct) and kind.__name__ not in found:
+            found[kind.__name__] = kind
+            left += get_type_hints(kind).values()
+    return found
 
 
 def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.effects import adopting, composed, ending, ledger, operator_verbs
+from perdure.effects import adopting, commits, ledger, operator_verbs
 from perdure.effects.ledger import Outcome
 from perdure.errors import Conflict, InDoubt
 from perdure.handles.aio.requests import AsyncRequests
@@ -21,9 +21,9 @@ from perdure.planes.access import limits
 from perdure.planes.execution import runs, waits
 from perdure.planes.execution.runs import RunRequest
 from perdure.runtime.callers import stream_of
+from perdure.verbs.declaring import Right
 from perdure_server.http.answers import (
     AskAnswer,
-    DoneAnswer,
     EffectAnswer,
     RunAnswer,
     ask_answer,
@@ -35,16 +35,11 @@ from perdure_server.http.inputs import (
     AnswerInput,
     EffectInput,
     OutcomeInput,
-    PinInput,
-    ResumeInput,
     RunForkInput,
     RunInput,
     SettleInput,
-    SignalInput,
-    SubjectsInput,
-    WhyInput,
 )
-from perdure_server.http.table import MarkedIn, Right, route
+from perdure_server.http.table import MarkedIn, route
 from perdure_server.http.wire import encoded, value_from
 
 RUN, EFFECT, ASK, SESSION = MarkedIn.RUN, MarkedIn.EFFECT, MarkedIn.ASK, MarkedIn.SESSION
@@ -67,74 +62,9 @@ async def start_run(call: HttpCall, body: RunInput) -> Any:
     return run_answer(await call.caller.read(runs.run, stream))
 
 
-def _run_in(tx: Atomic, call: HttpCall) -> Stream:
-    return tx.inside(runs.find, call.parts["run"])
-
-
 def _stands(tx: Atomic, stream: Stream) -> RunAnswer:
     found: RunRecord = tx.inside(runs.run, stream)
     return run_answer(found)
-
-
-@route("POST", "/v1/runs/{run}/signals", Right.WRITE, DoneAnswer, status=201, takes_key=True)
-async def signal_run(call: HttpCall, body: SignalInput) -> Any:
-    """Send a signal to a run, which waits there until it is taken. The Idempotency-Key is the key of the signal."""
-    payload = value_from(body.payload, "body.payload")
-    await call.store.signal(call.parts["run"], body.name, payload, key=call.key, about=body.about)
-    return DoneAnswer()
-
-
-@route("POST", "/v1/runs/{run}/subjects", Right.WRITE, list[str], target=RUN)
-def add_run_subjects(tx: Atomic, call: HttpCall, body: SubjectsInput) -> Any:
-    """The whole run is about these persons or things; answers all of its subjects. Safe to repeat."""
-    return tx.inside(subjects.add_to_run, _run_in(tx, call), body.subjects)
-
-
-@route("POST", "/v1/runs/{run}/cancel", Right.OPERATE, RunAnswer, target=RUN)
-def cancel_run(tx: Atomic, call: HttpCall, body: WhyInput) -> Any:
-    """Ask a run to end. Safe to repeat."""
-    stream = _run_in(tx, call)
-    tx.inside(ending.cancel, stream, body.why, call.caller.core.epoch)
-    return _stands(tx, stream)
-
-
-@route("POST", "/v1/runs/{run}/resume", Right.OPERATE, RunAnswer, target=RUN)
-def resume_run(tx: Atomic, call: HttpCall, body: ResumeInput) -> Any:
-    """Re-check a waiting or parked run. Safe to repeat."""
-    stream = _run_in(tx, call)
-    tx.inside(operator_verbs.resume, stream, call.caller.core.epoch if body.vouch else None)
-    return _stands(tx, stream)
-
-
-@route("POST", "/v1/runs/{run}/retry", Right.OPERATE, RunAnswer, target=RUN)
-def retry_run(tx: Atomic, call: HttpCall) -> Any:
-    """Try a run again where it failed: what it did is kept."""
-    stream = _run_in(tx, call)
-    tx.inside(operator_verbs.retry, stream)
-    return _stands(tx, stream)
-
-
-@route("POST", "/v1/runs/{run}/unpark", Right.OPERATE, RunAnswer, target=RUN)
-def unpark_run(tx: Atomic, call: HttpCall) -> Any:
-    """Let a parked run continue."""
-    stream = _run_in(tx, call)
-    tx.inside(operator_verbs.unpark, stream)
-    return _stands(tx, stream)
-
-
-@route("POST", "/v1/sessions/{session}/unpark", Right.OPERATE, DoneAnswer, target=SESSION)
-def unpark_session(tx: Atomic, call: HttpCall) -> Any:
-    """Take over a session that came by import: what stands in it under a key answers here from now on. Safe to repeat."""
-    tx.session(call.parts["session"]).unpark()
-    return DoneAnswer()
-
-
-@route("PUT", "/v1/runs/{run}/pin", Right.OPERATE, RunAnswer, target=RUN)
-def pin_run(tx: Atomic, call: HttpCall, body: PinInput) -> Any:
-    """Let only one program continue a run; null: any. Safe to repeat."""
-    stream = _run_in(tx, call)
-    tx.inside(runs.pin, stream, body.program)
-    return _stands(tx, stream)
 
 
 @route("POST", "/v1/runs/{run}/forks", Right.OPERATE, RunAnswer, status=201, takes_key=True)
@@ -201,7 +131,7 @@ def end_effect(tx: Atomic, call: HttpCall, body: OutcomeInput) -> Any:
         outcome = Outcome(error=EffectError(body.code, body.error), about=subjects.named(body.about))
     else:
         outcome = Outcome(value_from(body.result, "body.result"), about=subjects.named(body.about))
-    return effect_answer(tx.inside(composed.end_begun, stream, known, outcome))
+    return effect_answer(tx.inside(commits.end_with_checkpoint, stream, known, outcome))
 
 
 @route("POST", "/v1/effects/{effect}/settle", Right.OPERATE, EffectAnswer, target=EFFECT)

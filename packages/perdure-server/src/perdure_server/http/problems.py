@@ -58,7 +58,7 @@ def problem_of(error: Error, status: int | None = None) -> Problem9457:
 def _fact(value: Any) -> Any:
     """A fact as plain data; one that is long, or is none, as text that is cut."""
     try:
-        plain = to_plain(value, kept=True)
+        plain = to_plain(value, from_store=True)
         if len(msgspec.json.encode(plain)) <= FACT_MAX_CHARS:
             return plain
     except Error:

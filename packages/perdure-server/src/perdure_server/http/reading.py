@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.errors import Invalid, NotFound
-from perdure.model.filters import ArtifactFilters, DecisionFilters, SessionFilters, TaskFilters
-from perdure.model.records.artifacts import ArtifactRecord
-from perdure.model.records.checkpoints import CheckpointRecord
-from perdure.model.records.conversation import Cover, Due, Origin, Pending, SessionHeader, Turn
-from perdure.model.records.decisions import DecisionRecord, Reference
+from perdure.model.records.conversation import Turn
+from perdure.model.records.decisions import Reference
 from perdure.model.records.differences import SessionDiff
 from perdure.model.records.tasks import TaskRecord
-from perdure.model.records.values import Entry
 from perdure.model.refs import Ref
 from perdure.model.values import to_plain
 from perdure.planes.conversation import turns
+from perdure.verbs.declaring import Right
 from perdure_server.http.answers import (
     EventAnswer,
     Paged,
@@ -26,29 +23,16 @@ from perdure_server.http.answers import (
 )
 from perdure_server.http.call import HttpCall, moment
 from perdure_server.http.queries import (
-    CheckpointsQuery,
     DiffQuery,
-    DueQuery,
-    EntriesQuery,
-    LineQuery,
-    PageQuery,
     PastQuery,
     RefQuery,
-    SessionDecisionsQuery,
     SessionEventsQuery,
     SessionTasksQuery,
     StateQuery,
-    SummariesQuery,
     TranscriptQuery,
     TurnsQuery,
 )
-from perdure_server.http.table import Right, route
-
-
-@route("GET", "/v1/sessions", Right.READ, Paged[SessionHeader])
-async def list_sessions(call: HttpCall, query: SessionFilters) -> Any:
-    """Sessions, newest first."""
-    return call.paged(await call.store.sessions(**call.asked(query)))
+from perdure_server.http.table import route
 
 
 @route("GET", "/v1/sessions/{session}", Right.READ, SessionAnswer)
@@ -76,41 +60,11 @@ async def list_turns(call: HttpCall, query: TurnsQuery) -> Any:
     )  # fmt: skip
 
 
-@route("GET", "/v1/sessions/{session}/said/{key}", Right.READ, Turn | None)
-async def get_said(call: HttpCall, query: PastQuery) -> Any:
-    """The turn that was said under a key; null if there is none."""
-    return await (await call.session(query.at)).said(call.parts["key"])
-
-
-@route("GET", "/v1/sessions/{session}/calls/{call}/result", Right.READ, Turn | None)
-async def get_result(call: HttpCall, query: PastQuery) -> Any:
-    """The result of a call; null if it has none."""
-    return await (await call.session(query.at)).result_of(call.parts["call"])
-
-
-@route("GET", "/v1/sessions/{session}/turns/{seq}/line", Right.READ, list[Turn])
-async def get_line(call: HttpCall, query: LineQuery) -> Any:
-    """The branch that ends with a turn, in order: the newest turns of it."""
-    return await (await call.session(query.at)).line(call.number("seq"), limit=query.limit)
-
-
 @route("GET", "/v1/sessions/{session}/transcript", Right.READ, dict[str, Any])
 async def get_transcript(call: HttpCall, query: TranscriptQuery) -> Any:
     """The conversation as messages that a provider accepts."""
     found = await (await call.session(query.at)).transcript(query.format, full=query.full, last=query.last)
     return {"messages": list(found), "system": found.system}
-
-
-@route("GET", "/v1/sessions/{session}/pending", Right.READ, Pending | None)
-async def get_pending(call: HttpCall, query: PastQuery) -> Any:
-    """The open end of the conversation: calls without a result, or a turn without an answer; null if there is none."""
-    return await (await call.session(query.at)).pending()
-
-
-@route("GET", "/v1/sessions/{session}/summaries", Right.READ, list[Cover])
-async def list_summaries(call: HttpCall, query: SummariesQuery) -> Any:
-    """The summaries that stand, in the order of what they cover."""
-    return await (await call.session(query.at)).covers(nested=query.nested, about=query.about)
 
 
 @route("GET", "/v1/sessions/{session}/summaries/{seq}/lacking", Right.READ, list[str])
@@ -123,12 +77,6 @@ async def list_lacking(call: HttpCall, query: PastQuery) -> Any:
     raise NotFound(f"there is no summary {seq}", path="path.seq")
 
 
-@route("GET", "/v1/sessions/{session}/due", Right.READ, Due | None)
-async def get_due(call: HttpCall, query: DueQuery) -> Any:
-    """The range of turns to summarise next; null while there is nothing to do."""
-    return await (await call.session(query.at)).due(width=query.width, fan=query.fan)
-
-
 @route("GET", "/v1/sessions/{session}/events", Right.READ, Paged[EventAnswer])
 async def list_session_events(call: HttpCall, query: SessionEventsQuery) -> Any:
     """The events of a session after a sequence number, in order."""
@@ -136,12 +84,6 @@ async def list_session_events(call: HttpCall, query: SessionEventsQuery) -> Any:
         call.after_number(query.after) or 0, query.kind, emitted=query.emitted, about=query.about, limit=query.limit
     )
     return call.paged(found.each(event_answer))
-
-
-@route("GET", "/v1/sessions/{session}/origin", Right.READ, Origin | None)
-async def get_origin(call: HttpCall, query: PastQuery) -> Any:
-    """The session that this one was forked from, and where; null if it began by itself."""
-    return await (await call.session(query.at)).origin()
 
 
 @route("GET", "/v1/sessions/{session}/diff", Right.READ, SessionDiff)
@@ -158,62 +100,7 @@ async def diff_sessions(call: HttpCall, query: DiffQuery) -> Any:
 # -- values ------------------------------------------------------------------------------------------------------
 
 
-@route("GET", "/v1/sessions/{session}/values", Right.READ, Paged[Entry])
-async def list_values(call: HttpCall, query: EntriesQuery) -> Any:
-    """The values of a session, by name."""
-    session = await call.session(query.at)
-    after = call.after(query.after)
-    return call.paged(await session.entries(prefix=query.prefix, about=query.about, limit=query.limit, after=after))
-
-
-@route("GET", "/v1/sessions/{session}/values/{name}", Right.READ, Entry)
-async def get_value(call: HttpCall, query: PastQuery) -> Any:
-    """A value with its version and age. Its ETag is the version."""
-    return _found(await (await call.session(query.at)).entry(call.parts["name"]), call)
-
-
-@route("GET", "/v1/scopes/{scope}/values", Right.READ, Paged[Entry])
-async def list_scope_values(call: HttpCall, query: EntriesQuery) -> Any:
-    """The values of a scope, by name."""
-    scope = await call.scope(query.at)
-    after = call.after(query.after)
-    return call.paged(await scope.entries(prefix=query.prefix, about=query.about, limit=query.limit, after=after))
-
-
-@route("GET", "/v1/scopes/{scope}/values/{name}", Right.READ, Entry)
-async def get_scope_value(call: HttpCall, query: PastQuery) -> Any:
-    """A value of a scope. Its ETag is the version."""
-    return _found(await (await call.scope(query.at)).entry(call.parts["name"]), call)
-
-
-def _found(entry: Entry | None, call: HttpCall) -> Entry:
-    if entry is None:
-        raise NotFound(f"there is no value {call.parts['name']!r}", path="path.name")
-    return entry
-
-
 # -- plan and decisions --------------------------------------------------------------------------------------------
-
-
-@route("GET", "/v1/sessions/{session}/decisions", Right.READ, Paged[DecisionRecord])
-async def list_session_decisions(call: HttpCall, query: SessionDecisionsQuery) -> Any:
-    """The decisions of a session, newest first."""
-    asked = call.asked(query)
-    found = await (await call.session(asked.pop("at"))).decisions(**asked)
-    return call.paged(found.each(lambda each: each.record))
-
-
-@route("GET", "/v1/sessions/{session}/decisions/{seq}", Right.READ, DecisionRecord)
-async def get_decision(call: HttpCall, query: PastQuery) -> Any:
-    """A decision."""
-    return (await (await call.session(query.at)).decision(call.number("seq"))).record
-
-
-@route("GET", "/v1/sessions/{session}/decisions/{seq}/referring", Right.READ, Paged[Reference])
-async def list_referring(call: HttpCall, query: PageQuery) -> Any:
-    """The things that refer to a decision, in all sessions."""
-    decision = await (await call.session()).decision(call.number("seq"))
-    return call.paged(await decision.referred_by(limit=query.limit, after=call.after(query.after)))
 
 
 @route("GET", "/v1/sessions/{session}/referring", Right.READ, Paged[Reference])
@@ -223,13 +110,6 @@ async def list_referring_to(call: HttpCall, query: RefQuery) -> Any:
         Ref(query.uid, query.seq), limit=query.limit, after=call.after(query.after)
     )
     return call.paged(found)
-
-
-@route("GET", "/v1/decisions", Right.READ, Paged[DecisionRecord])
-async def list_decisions(call: HttpCall, query: DecisionFilters) -> Any:
-    """The decisions of all sessions, newest first."""
-    found = await call.store.decisions(**call.asked(query))
-    return call.paged(found.each(lambda each: each.record))
 
 
 @route("GET", "/v1/sessions/{session}/tasks", Right.READ, Paged[TaskRecord])
@@ -244,34 +124,13 @@ async def list_session_tasks(call: HttpCall, query: SessionTasksQuery) -> Any:
     return call.paged(page.each(lambda each: each.record))
 
 
-@route("GET", "/v1/sessions/{session}/tasks/{task}", Right.READ, TaskRecord)
-async def get_task(call: HttpCall, query: PastQuery) -> Any:
-    """A task."""
-    return (await (await call.session(query.at)).get_task(call.number("task"))).record
-
-
-@route("GET", "/v1/tasks", Right.READ, Paged[TaskRecord])
-async def list_tasks(call: HttpCall, query: TaskFilters) -> Any:
-    """The tasks of all sessions, newest first."""
-    found = await call.store.tasks(**call.asked(query))
-    return call.paged(found.each(lambda each: each.record))
-
-
 # -- checkpoints and artifacts -------------------------------------------------------------------------------------
-
-
-@route("GET", "/v1/sessions/{session}/checkpoints", Right.READ, Paged[CheckpointRecord])
-async def list_checkpoints(call: HttpCall, query: CheckpointsQuery) -> Any:
-    """The checkpoints of a session, newest first."""
-    session = await call.session(query.at)
-    before = call.after_number(query.after)
-    return call.paged(await session.checkpoints(query.name, about=query.about, limit=query.limit, before=before))
 
 
 @route("GET", "/v1/sessions/{session}/checkpoints/{seq}/state", Right.READ, Any)
 async def get_checkpoint_state(call: HttpCall, query: PastQuery) -> Any:
     """The state that a checkpoint holds."""
-    return to_plain(await (await call.session(query.at)).restore(call.number("seq")), kept=True)
+    return to_plain(await (await call.session(query.at)).restore(call.number("seq")), from_store=True)
 
 
 @route("GET", "/v1/sessions/{session}/state", Right.READ, Any)
@@ -281,26 +140,4 @@ async def get_state(call: HttpCall, query: StateQuery) -> Any:
     found = await session.restore(name=query.name, key=query.key, default=none)
     if found is none:
         raise NotFound("there is no such checkpoint", path="query.name" if query.key is None else "query.key")
-    return to_plain(found, kept=True)
-
-
-@route("GET", "/v1/sessions/{session}/artifacts", Right.READ, Paged[ArtifactRecord])
-async def list_session_artifacts(call: HttpCall, query: CheckpointsQuery) -> Any:
-    """The artifacts of a session, newest first, all versions."""
-    session = await call.session(query.at)
-    after = call.after(query.after)
-    found = await session.artifacts(query.name, about=query.about, limit=query.limit, after=after)
-    return call.paged(found.each(lambda each: each.record))
-
-
-@route("GET", "/v1/artifacts", Right.READ, Paged[ArtifactRecord])
-async def list_artifacts(call: HttpCall, query: ArtifactFilters) -> Any:
-    """The artifacts of all sessions, newest first."""
-    found = await call.store.artifacts(**call.asked(query))
-    return call.paged(found.each(lambda each: each.record))
-
-
-@route("GET", "/v1/artifacts/{hash}", Right.READ, ArtifactRecord)
-async def get_artifact(call: HttpCall) -> Any:
-    """The newest artifact with this content, by its sha256."""
-    return (await call.store.artifact(call.parts["hash"])).record
+    return to_plain(found, from_store=True)

@@ -22,11 +22,12 @@ from perdure.planes.conversation.feed import Sieve
 from perdure.planes.execution import runs
 from perdure.runtime.callers import stream_of
 from perdure.stores.core import Reader
+from perdure.verbs.declaring import Right
 from perdure_server.http import ag_ui, wire
 from perdure_server.http.answers import EventAnswer, event_answer
 from perdure_server.http.call import HttpCall
 from perdure_server.http.queries import StreamQuery
-from perdure_server.http.table import Right, route
+from perdure_server.http.table import route
 
 PAGE_EVENTS = 200
 COMMENT_SECONDS = 15.0

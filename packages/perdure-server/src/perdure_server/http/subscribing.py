@@ -8,10 +8,11 @@ import msgspec
 
 from perdure.model.ids import new_uid
 from perdure.planes.audit import subscriptions
+from perdure.verbs.declaring import Right
 from perdure_server.http.answers import DoneAnswer, EventAnswer, event_answer
 from perdure_server.http.call import HttpCall
 from perdure_server.http.inputs import BatchInput, StartInput, SubscriptionInput, TakeInput
-from perdure_server.http.table import DELETE, Right, route
+from perdure_server.http.table import DELETE, route
 
 
 class DeliveryAnswer(msgspec.Struct, frozen=True):

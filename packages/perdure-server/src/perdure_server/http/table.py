@@ -18,22 +18,12 @@ import msgspec
 
 from perdure.model.filters import FilterRecord
 from perdure.planes.access.tokens import TokenRole
+from perdure.verbs.declaring import Right
 from perdure_server.http.queries import parameters_of
 
 DELETE = HTTPMethod.DELETE.value
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class Right(enum.StrEnum):
-    """The permissions that routes ask for."""
-
-    READ = "read"
-    WRITE = "write"
-    OPERATE = "operate"  # the decisions of people: answer, settle, cancel, retry
-    WORK = "work"  # the verbs of workers: claim runs, record their steps and effects
-    AUDIT = "audit"  # verify, doctor, the directory of actors
-    ADMIN = "admin"  # tokens
 
 
 RIGHTS: dict[TokenRole, frozenset[Right]] = {

@@ -20,6 +20,7 @@ from perdure.errors import Invalid
 from perdure.model.values import from_plain, to_plain
 from perdure.planes.memory.search import Results
 from perdure.planes.reading.paging import DamagedRow
+from perdure.verbs.exposed import FIELDS
 
 DAMAGED = "Perdure-Damaged"  # a header of plain lists, which `remote.answers` reads
 DAMAGED_MAX_CHARS = 2_000  # proxies take 4 KB of headers
@@ -56,7 +57,7 @@ def wired(value: Any) -> Any:  # noqa: PLR0911 - one line a kind
             return {str(key): wired(item) for key, item in value.items()}
         case list() | tuple() | set() | frozenset():
             return [wired(item) for item in value]
-    return to_plain(value, kept=True)
+    return to_plain(value, from_store=True)
 
 
 def _struct(value: msgspec.Struct) -> Any:
@@ -70,7 +71,7 @@ def _struct(value: msgspec.Struct) -> Any:
 def _value(value: Any) -> Any:
     """A value of the user, or a record of ours in a field that may hold either."""
     try:
-        return to_plain(value, kept=True)
+        return to_plain(value, from_store=True)
     except Invalid:
         return wired(value)  # a record, or a state of one: differences hold both
 
@@ -101,9 +102,30 @@ def _ascii(row: DamagedRow) -> str:
 @cache
 def _ways(kind: type[msgspec.Struct]) -> list[tuple[str, str, Callable[[Any], Any]]]:
     """The fields of a record, their names in JSON, and how each is written: some hold whatever a user stored."""
-    hints = get_type_hints(kind)
+    hints, may_be_shown = get_type_hints(kind), exposed(kind)
     names = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
-    return [(name, shown, _way(hints[name])) for name, shown in names]
+    return [(name, shown, _way(hints[name])) for name, shown in names if name in may_be_shown]
+
+
+def exposed(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """The fields of a record that may be shown: those that are named (`verbs.exposed`), and those of answers that are made here.
+
+    TypeError for a record that nothing names: a new one is shown at no network door.
+    """
+    own, named = kind.__module__.startswith("perdure_server."), FIELDS.get(kind.__name__)
+    if named is None and not own and kind.__module__.startswith("perdure."):
+        raise TypeError(f"{kind.__name__} is shown at no network door: name its fields in perdure.verbs.exposed")
+    shown = frozenset(kind.__struct_fields__) - _of_bases(kind) if named is None else named
+    return shown.union(*(exposed(base) for base in kind.__bases__ if _is_record(base)))
+
+
+def _of_bases(kind: type[msgspec.Struct]) -> frozenset[str]:
+    return frozenset().union(*(base.__struct_fields__ for base in kind.__bases__ if _is_record(base)))
+
+
+def _is_record(kind: Any) -> bool:
+    fields = getattr(kind, "__struct_fields__", ())
+    return isinstance(fields, tuple) and bool(fields)
 
 
 def _way(hint: Any) -> Callable[[Any], Any]:

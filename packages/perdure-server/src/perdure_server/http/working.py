@@ -29,10 +29,11 @@ from perdure.planes.subjects import named
 from perdure.runtime import remote, remote_verbs
 from perdure.runtime.remote import RemoteClaim, RequestResult
 from perdure.runtime.remote_verbs import CallSaid, RestSaid, StepSaid
+from perdure.verbs.declaring import Right
 from perdure_server.http import wire
 from perdure_server.http.answers import RunAnswer, ask_answer, effect_answer, run_answer
 from perdure_server.http.call import HttpCall
-from perdure_server.http.table import Right, route
+from perdure_server.http.table import route
 from perdure_server.http.wire import value_from
 from perdure_server.http.work_inputs import (
     ChildInput,
@@ -170,7 +171,7 @@ async def _claimed(call: HttpCall, lease: Lease) -> WorkClaimAnswer | None:
         await call.caller.write(leases.fenced, lease, runs.park, reason, str(error), {"hint": hint})
         return None
     known = call.serving.known_places(stream.uid, lease.token, record.cut_seq)
-    known.marks = {place: remote.PlaceMark(entry.what, entry.record.seq) for place, entry in journal}
+    known.marks = {place: remote.PlaceMark(entry.kind, entry.record.seq) for place, entry in journal}
     known.seq = max([record.cut_seq, *(mark.seq for mark in known.marks.values())])
     return WorkClaimAnswer(
         run=record.id, token=lease.token, agent=record.agent, args=record.args, kwargs=record.kwargs,
@@ -243,7 +244,7 @@ def _page(journal: list[tuple[str, Any]], query: JournalQuery) -> JournalAnswer:
 
 def _item(place: str, entry: Any) -> JournalItem:
     record = entry.record
-    about = {"place": place, "what": entry.what, "name": entry.name, "digest": entry.digest, "seq": record.seq}
+    about = {"place": place, "what": entry.kind, "name": entry.name, "digest": entry.digest, "seq": record.seq}
     return JournalItem(**about, **_shown(record))
 
 
@@ -315,7 +316,7 @@ async def begin_run_effect(call: HttpCall, body: RunEffectInput) -> Any:
     tool = remote.remote_tool(body.tool, remote_verbs.kind_of(body.kind), rule, can_probe=body.can_probe)
     args = value_from(body.args, "body.args")
     approve = (body.approve, body.approve_within)
-    return await _answer(call, body, remote_verbs.begin_effect, tool, args, approve, named(body.about))
+    return await _answer(call, body, remote_verbs.begin_effect, tool, args, *approve, named(body.about))
 
 
 @route("POST", "/v1/runs/{run}/effects/{seq}/outcome", WORK, ReachedAnswer)

@@ -9,48 +9,29 @@ import msgspec
 from perdure.errors import Invalid, NotFound
 from perdure.handles.atomic import Atomic
 from perdure.handles.sync.session import Scope, Session
-from perdure.model.records.checkpoints import CheckpointRecord
-from perdure.model.records.conversation import Call, Cover, Native, Pins, Turn
-from perdure.model.records.decisions import DecisionRecord
+from perdure.model.records.conversation import Pins
 from perdure.model.records.tasks import TaskRecord
-from perdure.model.records.values import Entry
+from perdure.verbs.declaring import Right
 from perdure_server.http.answers import (
-    AskAnswer,
     CountAnswer,
-    DoneAnswer,
-    EventAnswer,
     ScopeAnswer,
     SessionAnswer,
-    ask_answer,
-    event_answer,
     session_answer,
 )
 from perdure_server.http.call import HIDDEN_SCOPES, HttpCall
 from perdure_server.http.inputs import (
-    AskInput,
-    CheckpointInput,
     ClaimInput,
-    CloseInput,
-    DecisionInput,
-    EventInput,
     ForkInput,
     LabelsInput,
     MoveInput,
-    NativeInput,
     PinsInput,
-    ResultInput,
     RetractionInput,
     SessionInput,
     SessionMoveInput,
     SessionPatch,
-    SubjectsInput,
-    SummaryInput,
-    TaskInput,
     TaskPatch,
-    TurnInput,
-    ValueInput,
 )
-from perdure_server.http.table import DELETE, IfMatch, MarkedIn, Right, route
+from perdure_server.http.table import MarkedIn, route
 from perdure_server.http.wire import value_from
 
 SESSION, SCOPE = MarkedIn.SESSION, MarkedIn.SCOPE
@@ -139,65 +120,10 @@ def pin_session(tx: Atomic, call: HttpCall, body: PinsInput) -> Any:
     return session_in(tx, call).pin(model=body.model, prompt=body.prompt, tools=body.tools, commit=body.commit)
 
 
-@route("POST", "/v1/sessions/{session}/subjects", Right.WRITE, list[str], target=SESSION)
-def add_subjects(tx: Atomic, call: HttpCall, body: SubjectsInput) -> Any:
-    """The whole session is about these persons or things; answers all of its subjects. Safe to repeat."""
-    return session_in(tx, call).add_subjects(*body.subjects)
-
-
-@route("POST", "/v1/scopes/{scope}/subjects", Right.WRITE, list[str], target=SCOPE)
-def add_scope_subjects(tx: Atomic, call: HttpCall, body: SubjectsInput) -> Any:
-    """Everything in a scope is about these persons or things; answers all of its subjects. Safe to repeat."""
-    return scope_in(tx, call).add_subjects(*body.subjects)
-
-
 @route("POST", "/v1/sessions/{session}/retractions", Right.WRITE, CountAnswer, status=201, target=SESSION)
 def retract(tx: Atomic, call: HttpCall, body: RetractionInput) -> Any:
     """Take turns back: nothing shows them any more, and the log keeps them. Safe to repeat."""
     return CountAnswer(session_in(tx, call).retract(*body.turns, because=body.because, about=body.about))
-
-
-@route("POST", "/v1/sessions/{session}/turns", Right.WRITE, Turn, status=201, takes_key=True)
-async def say(call: HttpCall, body: TurnInput) -> Any:
-    """Add a turn. The Idempotency-Key is the key of the turn: the same key and input give the turn that stands."""
-    session = await call.session()
-    calls = [
-        Call(each.id, each.tool, value_from(each.args, f"body.calls[{i}].args")) for i, each in enumerate(body.calls)
-    ]
-    content = value_from(body.content, "body.content")
-    usage = None if body.usage is None else value_from(body.usage, "body.usage")
-    return await session.say(
-        body.role, content, key=call.key, calls=calls, about=body.about, shown=body.shown, native=_native(body.native),
-        usage=usage, model=body.model, parent=body.parent,
-    )  # fmt: skip
-
-
-def _native(given: NativeInput | None) -> Native | None:
-    return None if given is None else Native(given.form, value_from(given.body, "body.native.body"))
-
-
-@route("PUT", "/v1/sessions/{session}/calls/{call}/result", Right.WRITE, Turn, target=SESSION)
-def put_result(tx: Atomic, call: HttpCall, body: ResultInput) -> Any:
-    """Add the result of a call, as a tool turn. Safe to repeat: a call has one result."""
-    value = value_from(body.value, "body.value")
-    return session_in(tx, call).result(
-        call.parts["call"], value, error=body.error, key=body.key, native=_native(body.native), about=body.about
-    )
-
-
-@route("POST", "/v1/sessions/{session}/summaries", Right.WRITE, Cover, status=201, target=SESSION)
-def summarise(tx: Atomic, call: HttpCall, body: SummaryInput) -> Any:
-    """Let a text stand for a range of turns, which stay readable."""
-    session = session_in(tx, call)
-    return session.summarise(body.upto, body.text, from_=body.first, keys=body.keys, about=body.about)
-
-
-@route("POST", "/v1/sessions/{session}/events", Right.WRITE, EventAnswer, status=201, target=SESSION)
-def emit(tx: Atomic, call: HttpCall, body: EventInput) -> Any:
-    """Append an event of your own. It changes nothing, but is kept, chained and fed like all others."""
-    data = value_from(body.data, "body.data")
-    session = session_in(tx, call)
-    return event_answer(session.emit(body.kind, data, expect=body.expect, about=body.about, refs=body.refs))
 
 
 @route("POST", "/v1/sessions/{session}/forks", Right.WRITE, SessionAnswer, status=201, target=SESSION)
@@ -207,29 +133,7 @@ def fork_session(tx: Atomic, call: HttpCall, body: ForkInput) -> Any:
     return session_answer(made.info(), made.uid)
 
 
-@route("POST", "/v1/sessions/{session}/asks", Right.WRITE, AskAnswer, status=201, target=SESSION)
-def ask(tx: Atomic, call: HttpCall, body: AskInput) -> Any:
-    """Ask a person something. Without a key two calls ask twice."""
-    detail = value_from(body.detail, "body.detail")
-    session = session_in(tx, call)
-    return ask_answer(
-        session.ask(body.question, choices=body.choices, detail=detail, timeout=body.timeout, about=body.about)
-    )
-
-
 # -- values --------------------------------------------------------------------------------------------------------
-
-
-@route("PUT", "/v1/sessions/{session}/values/{name}", Right.WRITE, Entry, target=SESSION, match=IfMatch.VERSION)
-def set_value(tx: Atomic, call: HttpCall, body: ValueInput) -> Any:
-    """Set a value. If-Match: only if this is its version now; `If-None-Match: *`: only if it is not there."""
-    return _set(session_in(tx, call), call, body)
-
-
-@route(DELETE, "/v1/sessions/{session}/values/{name}", Right.WRITE, DoneAnswer, target=SESSION, match=IfMatch.VERSION)
-def unset_value(tx: Atomic, call: HttpCall) -> Any:
-    """Remove a value. Safe to repeat."""
-    return DoneAnswer(session_in(tx, call).unset(call.parts["name"], expect=call.version))
 
 
 @route("PUT", "/v1/scopes/{scope}", Right.WRITE, ScopeAnswer)
@@ -241,60 +145,7 @@ async def put_scope(call: HttpCall) -> Any:
     return ScopeAnswer(made.name, made.uid)
 
 
-@route("PUT", "/v1/scopes/{scope}/values/{name}", Right.WRITE, Entry, target=SCOPE, match=IfMatch.VERSION)
-def set_scope_value(tx: Atomic, call: HttpCall, body: ValueInput) -> Any:
-    """Set a value of a scope. If-Match and `If-None-Match: *` as for the values of a session."""
-    return _set(scope_in(tx, call), call, body)
-
-
-@route(DELETE, "/v1/scopes/{scope}/values/{name}", Right.WRITE, DoneAnswer, target=SCOPE, match=IfMatch.VERSION)
-def unset_scope_value(tx: Atomic, call: HttpCall) -> Any:
-    """Remove a value of a scope. Safe to repeat."""
-    return DoneAnswer(scope_in(tx, call).unset(call.parts["name"], expect=call.version))
-
-
-def _set(holder: Session | Scope, call: HttpCall, body: ValueInput) -> Entry:
-    value, name = value_from(body.value, "body.value"), call.parts["name"]
-    return holder.set(name, value, expect=call.version, ttl=body.ttl, about=body.about, derived=body.derived)
-
-
 # -- plan and decisions --------------------------------------------------------------------------------------------
-
-
-@route("POST", "/v1/sessions/{session}/decisions", Right.WRITE, DecisionRecord, status=201, target=SESSION)
-def decide(tx: Atomic, call: HttpCall, body: DecisionInput) -> Any:
-    """Record a decision before anything is done about it."""
-    made = session_in(tx, call).decide(
-        body.text, because=body.because, then=body.then, refs=body.refs, tags=body.tags or (), about=body.about
-    )
-    return made.record
-
-
-@route("POST", "/v1/sessions/{session}/decisions/{seq}/close", Right.WRITE, DecisionRecord, target=SESSION)
-def close_decision(tx: Atomic, call: HttpCall, body: CloseInput) -> Any:
-    """Record the outcome of a decision."""
-    return session_in(tx, call).decision(call.number("seq")).close(body.outcome, body.note, about=body.about).record
-
-
-@route(
-    "POST", "/v1/sessions/{session}/decisions/{seq}/supersede", Right.WRITE, DecisionRecord, status=201, target=SESSION
-)
-def supersede_decision(tx: Atomic, call: HttpCall, body: DecisionInput) -> Any:
-    """Replace a decision by a new one, which is answered; each names the other."""
-    old = session_in(tx, call).decision(call.number("seq"))
-    return old.supersede(
-        body.text, because=body.because, then=body.then, refs=body.refs, tags=body.tags, about=body.about
-    ).record
-
-
-@route("POST", "/v1/sessions/{session}/tasks", Right.WRITE, TaskRecord, status=201, target=SESSION)
-def add_task(tx: Atomic, call: HttpCall, body: TaskInput) -> Any:
-    """Add a task."""
-    made = session_in(tx, call).task(
-        body.title, needs=body.needs, parent=body.parent, priority=body.priority, labels=body.labels,
-        detail=value_from(body.detail, "body.detail"), key=body.key, about=body.about,
-    )  # fmt: skip
-    return made.record
 
 
 @route("PATCH", "/v1/sessions/{session}/tasks/{task}", Right.WRITE, TaskRecord, target=SESSION)
@@ -342,13 +193,3 @@ def move_task(tx: Atomic, call: HttpCall, body: MoveInput) -> Any:
 
 
 # -- checkpoints --------------------------------------------------------------------------------------------------
-
-
-@route("POST", "/v1/sessions/{session}/checkpoints", Right.WRITE, CheckpointRecord, status=201, target=SESSION)
-def save_checkpoint(tx: Atomic, call: HttpCall, body: CheckpointInput) -> Any:
-    """Save a whole state; it costs what changed since the states that are stored already."""
-    state, document = value_from(body.state, "body.state"), value_from(body.document, "body.document")
-    session = session_in(tx, call)
-    return session.checkpoint(
-        state, name=body.name, key=body.key, parent=body.parent, document=document, about=body.about
-    )

@@ -24,6 +24,6 @@ def observe(core: Any, *, asked: bool, content: bool) -> None:
 
 def begin(service: str) -> None:
     """Set up an exporter for a process of ours, if its environment asks for one."""
-    from perdure_server.telemetry import exporting  # noqa: PLC0415 - as above
+    from perdure_server.telemetry import collector  # noqa: PLC0415 - as above
 
-    exporting.begin(service)
+    collector.begin(service)

@@ -2,7 +2,7 @@
 
 An event is the only source. A replayed step writes none, so it makes no span. An effect has one span, from its first event to
 the one that ends it, whichever process wrote that. Pure but for `Reading`, which reads what this process did not see. Nothing
-of a document goes into a span except names, counts and codes, unless content is asked for. Callers: `traces`, `following`.
+of a document goes into a span except names, counts and codes, unless content is asked for. Callers: `traces`, `feed_follower`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RunFacts(msgspec.Struct):
     created_us: int
     drive_us: int | None = None
     drive: dict[str, Any] = {}
-    seen: bool = False  # its drives were seen here from its start
+    from_start: bool = False  # its drives were seen here from its start
 
 
 class Begun(msgspec.Struct):
@@ -122,11 +122,11 @@ class Spans:
     # -- runs ----------------------------------------------------------------------------------------------------------------
 
     def _run(self, stream: Stream, event: NewEvent, body: Body) -> Iterator[ToldSpan]:
-        said = body.set
+        row = body.set
         if event.kind == "run.started":
-            parent = said.get("parent")
+            parent = row.get("parent")
             uid = None if parent is None else self._reading.run_uid(stream, parent)
-            facts = RunFacts(str(said.get("agent")), said.get("session"), uid, event.at, seen=True)
+            facts = RunFacts(str(row.get("agent")), row.get("session"), uid, event.at, from_start=True)
             _keep(self._runs, stream.id, facts)
         elif event.kind in CLAIMS:
             _claimed(self._facts(stream), event.kind, event.at, body)
@@ -136,27 +136,29 @@ class Spans:
     def _rest(self, stream: Stream, event: NewEvent, body: Body) -> Iterator[ToldSpan]:
         """A drive is over, and perhaps its run."""
         facts = self._facts(stream)
-        if facts.drive_us is None and not facts.seen:
+        if facts.drive_us is None and not facts.from_start:
             claim = self._reading.claim(stream, event.seq)
             if claim is not None:
                 _claimed(facts, *claim)
         status = {names.RUN_STATUS: body.set.get("status"), names.RUN_REASON: body.set.get("reason")}
         error = self._error(stream, event, body) if event.kind in ("run.failed", "run.parked") else None
         if facts.drive_us is not None:
-            told = {names.OPERATION: names.INVOKE_AGENT, **facts.drive, **status}
-            yield self._span(f"{names.INVOKE_AGENT} {facts.agent}", stream, event, facts.drive_us, told, error)
+            attributes = {names.OPERATION: names.INVOKE_AGENT, **facts.drive, **status}
+            yield self._span(f"{names.INVOKE_AGENT} {facts.agent}", stream, event, facts.drive_us, attributes, error)
             facts.drive_us = None
         if event.kind in _RUN_OVER:
-            told = {names.OPERATION: names.INVOKE_WORKFLOW, names.WORKFLOW_NAME: facts.agent, **status}
-            yield self._span(f"{names.INVOKE_WORKFLOW} {facts.agent}", stream, event, facts.created_us, told, error)
+            attributes = {names.OPERATION: names.INVOKE_WORKFLOW, names.WORKFLOW_NAME: facts.agent, **status}
+            yield self._span(
+                f"{names.INVOKE_WORKFLOW} {facts.agent}", stream, event, facts.created_us, attributes, error
+            )
             self._runs.pop(stream.id, None)
 
     def _facts(self, stream: Stream) -> RunFacts:
-        found = self._runs.get(stream.id)
-        if found is None:
-            found = self._reading.run(stream) or RunFacts("?", None, None, self._now())
-            _keep(self._runs, stream.id, found)
-        return found
+        facts = self._runs.get(stream.id)
+        if facts is None:
+            facts = self._reading.run(stream) or RunFacts("?", None, None, self._now())
+            _keep(self._runs, stream.id, facts)
+        return facts
 
     # -- what a run does -----------------------------------------------------------------------------------------------------
 
@@ -167,28 +169,32 @@ class Spans:
             return
         took_us = doc.get("took_us")
         begin_us = event.at - took_us if type(took_us) is int else event.at
-        told: dict[str, Any] = {names.PLACE: place}
+        attributes: dict[str, Any] = {names.PLACE: place}
         noted = doc.get("notes")
         notes: dict[str, Any] = noted if isinstance(noted, dict) else {}
         pins = notes.get("model")
         if isinstance(pins, dict):
             model = pins.get("model")
-            told |= {names.OPERATION: names.CHAT, names.REQUEST_MODEL: model, names.PROVIDER_NAME: pins.get("provider")}
-            told |= _usage(notes.get("usage"))
+            attributes |= {
+                names.OPERATION: names.CHAT,
+                names.REQUEST_MODEL: model,
+                names.PROVIDER_NAME: pins.get("provider"),
+            }
+            attributes |= _usage(notes.get("usage"))
             title = f"{names.CHAT} {model}" if isinstance(model, str) else f"{names.CHAT} {name}"
         else:
             title = f"{names.STEP} {name}"
-        yield self._span(title, stream, event, begin_us, told, _code(doc))
+        yield self._span(title, stream, event, begin_us, attributes, _code(doc))
 
     def _effect(self, stream: Stream, event: NewEvent, body: Body) -> Iterator[ToldSpan]:
         if body.op == "insert":
-            said = body.set
-            told = {
-                names.TOOL_NAME: said.get("tool"), names.EFFECT_KIND: said.get("kind"), names.PLACE: said.get("place"),
-                names.TOOL_CALL_ID: said.get("call"), names.EFFECT_ATTEMPT: said.get("attempt"),
+            row = body.set
+            attributes = {
+                names.TOOL_NAME: row.get("tool"), names.EFFECT_KIND: row.get("kind"), names.PLACE: row.get("place"),
+                names.TOOL_CALL_ID: row.get("call"), names.EFFECT_ATTEMPT: row.get("attempt"),
             }  # fmt: skip
-            told |= self._quoted(stream, event, body, names.TOOL_CALL_ARGUMENTS, "args")
-            _keep(self._open, (stream.id, event.seq), Begun(event.at, str(said.get("tool")), told))
+            attributes |= self._quoted(stream, event, body, names.TOOL_CALL_ARGUMENTS, "args")
+            _keep(self._open, (stream.id, event.seq), Begun(event.at, str(row.get("tool")), attributes))
             return
         key = (stream.id, int(body.key.get("seq", 0)))
         begun = self._open.get(key)
@@ -201,14 +207,14 @@ class Spans:
         if begun is None:
             return
         doc = self._document(stream, event, body)
-        told = begun.attributes | {
+        attributes = begun.attributes | {
             names.OPERATION: names.EXECUTE_TOOL, names.TOOL_TYPE: "function", names.EFFECT_STATE: body.set.get("state"),
             names.DOUBT: bool(begun.doubts or doc.get("doubtful")),
             names.EFFECT_SETTLED_BY: "rule or person" if doc.get("by") else None,
         }  # fmt: skip
-        told |= self._quoted(stream, event, body, names.TOOL_CALL_RESULT, "result")
+        attributes |= self._quoted(stream, event, body, names.TOOL_CALL_RESULT, "result")
         error = (_code(doc) or "failed") if event.kind == "effect.failed" else None
-        yield self._span(f"{names.EXECUTE_TOOL} {begun.name}", stream, event, begun.at_us, told, error)
+        yield self._span(f"{names.EXECUTE_TOOL} {begun.name}", stream, event, begun.at_us, attributes, error)
 
     def _wait(self, stream: Stream, event: NewEvent, body: Body) -> Iterator[ToldSpan]:
         if body.op == "insert":
@@ -220,13 +226,13 @@ class Spans:
         seq = int(body.key.get("seq", 0))
         begun = self._open.pop((stream.id, seq), None) or self._reading.begun(stream, "waits", seq)
         if begun is not None:
-            told = begun.attributes | {names.WAIT_STATE: body.set.get("state")}
-            yield self._span(f"{names.WAIT} {begun.name}", stream, event, begun.at_us, told)
+            attributes = begun.attributes | {names.WAIT_STATE: body.set.get("state")}
+            yield self._span(f"{names.WAIT} {begun.name}", stream, event, begun.at_us, attributes)
 
     # -- parts ---------------------------------------------------------------------------------------------------------------
 
     def _span(
-        self, name: str, stream: Stream, event: NewEvent, begin_us: int, told: dict[str, Any], error: str | None = None
+        self, name: str, stream: Stream, event: NewEvent, begin_us: int, own: dict[str, Any], error: str | None = None
     ) -> ToldSpan:
         about: dict[str, Any] = {names.SEQ: event.seq, names.STORE: self._store, names.TENANT: stream.tenant}
         linked = None
@@ -236,7 +242,7 @@ class Spans:
             linked = facts.parent
         elif stream.kind == "session":
             about[names.CONVERSATION_ID] = stream.name
-        attributes = {key: value for key, value in (told | about).items() if isinstance(value, (str, int, float))}
+        attributes = {key: value for key, value in (own | about).items() if isinstance(value, (str, int, float))}
         if error is not None:
             attributes[names.ERROR_TYPE] = error
         return ToldSpan(
@@ -277,12 +283,12 @@ def _code(doc: dict[str, Any]) -> str | None:
     return code if isinstance(code, str) else None
 
 
-def _usage(said: Any) -> dict[str, int]:
-    counts = said if isinstance(said, dict) else {}
+def _usage(usage: Any) -> dict[str, int]:
+    counts = usage if isinstance(usage, dict) else {}
     return {attribute: counts[name] for name, attribute in names.USAGE.items() if type(counts.get(name)) is int}
 
 
-def _keep(kept: OrderedDict[Any, Any], key: Any, value: Any) -> None:
-    kept[key] = value
-    if len(kept) > KEPT_MAX:
-        kept.popitem(last=False)
+def _keep(cache: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    cache[key] = value
+    if len(cache) > KEPT_MAX:
+        cache.popitem(last=False)

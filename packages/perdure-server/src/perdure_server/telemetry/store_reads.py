@@ -1,4 +1,4 @@
-"""Reads of an open store for its spans: what a reader of events did not see itself. Callers: `traces`, `following`."""
+"""Reads of an open store for its spans: what a reader of events did not see itself. Callers: `traces`, `feed_follower`."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class StoreReads:
 
     def run_uid(self, stream: Stream, name: str) -> bytes | None:
         """The uid of another run of the tenant."""
-        found = self._read(stream, runs.find, name)
-        return None if found is None else found.uid
+        run = self._read(stream, runs.find, name)
+        return None if run is None else run.uid
 
     def claim(self, stream: Stream, seq: int) -> tuple[str, int, Body] | None:
         """The claim by which somebody drives a run at an event."""
-        found = self._read(stream, leases.claim_at, stream, seq)
-        return None if found is None else (found[0], found[1], inline_body(found[2]))
+        row = self._read(stream, leases.claim_at, stream, seq)
+        return None if row is None else (row[0], row[1], inline_body(row[2]))
 
     def begun(self, stream: Stream, table: str, seq: int) -> Begun | None:
         """An effect or a wait by its row."""
@@ -46,12 +46,12 @@ class StoreReads:
         row = self._read(stream, lambda reader: reader.row(which, stream, seq))
         if row is None:
             return None
-        told = {names.PLACE: row["place"]}
+        attributes = {names.PLACE: row["place"]}
         if which is WAITS:
-            return Begun(row["at"], row["kind"], told)
-        told |= {names.TOOL_NAME: row["tool"], names.EFFECT_KIND: row["kind"], names.TOOL_CALL_ID: row["call"]}
-        told |= {names.EFFECT_ATTEMPT: row["attempt"]}
-        return Begun(row["at"], row["tool"], told, doubts=int(row["mishaps"] > 0))
+            return Begun(row["at"], row["kind"], attributes)
+        attributes |= {names.TOOL_NAME: row["tool"], names.EFFECT_KIND: row["kind"], names.TOOL_CALL_ID: row["call"]}
+        attributes |= {names.EFFECT_ATTEMPT: row["attempt"]}
+        return Begun(row["at"], row["tool"], attributes, doubts=int(row["mishaps"] > 0))
 
     def document(self, stream: Stream, body: bytes) -> Any:
         """The document of an event that lies in a blob."""

@@ -3,7 +3,7 @@
 The lane hands each committed batch over and goes on; a thread of this module makes spans of it. So an exporter that is slow or
 dead delays no write: the thread falls behind, and beyond a bound batches are dropped and counted. Loaded by `perdure.open` only
 when the process uses OpenTelemetry. All spans of a run, whichever processes drove it, share one trace: its id is the run's uid.
-Of a tenant whose feed a process follows (`following`), nothing is told here: the program of a run only gets its context.
+Of a tenant whose feed a process follows (`feed_follower`), nothing is told here: the program of a run only gets its context.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ class Tracing:
     def committed(self, events: Events) -> None:
         """A batch is durable."""
         now, followed = self._now(), self._followed
-        told = [
+        pairs = [
             pair
             for pair in events
             if pair[1].tbl in TABLES and not (followed and followed.get(pair[0].tenant, 0) > now)
         ]
-        if told and now - told[0][1].at < _OLD_US:
-            teller().put(self, told)
+        if pairs and now - pairs[0][1].at < _OLD_US:
+            teller().put(self, pairs)
 
     @contextlib.contextmanager
     def inside(self, stream: Stream) -> Iterator[None]:
@@ -122,20 +122,20 @@ class Tracing:
         if now - self._looked.get(tenant, 0) > FOLLOWED_US:
             self._looked[tenant] = now
             try:
-                known = self._core.read(subscriptions.is_known, subscriptions.TELEMETRY, tenant=tenant)
+                is_followed = self._core.read(subscriptions.is_known, subscriptions.TELEMETRY, tenant=tenant)
             except Error:
-                known = False  # closed since, or away
-            self._followed[tenant] = now + FOLLOWED_US if known else 0
+                is_followed = False  # closed since, or away
+            self._followed[tenant] = now + FOLLOWED_US if is_followed else 0
         return self._followed.get(tenant, 0) > 0
 
     def root(self, uid: bytes, name: str) -> SpanContext:
         """The context that all spans of a run hang on. Whether it is sampled is decided once, by the provider's sampler."""
-        found = self._contexts.get(uid)
-        if found is None:
-            found = self._contexts[uid] = root_of(uid, name, self._sampler)
+        span_context = self._contexts.get(uid)
+        if span_context is None:
+            span_context = self._contexts[uid] = root_of(uid, name, self._sampler)
             if len(self._contexts) > CONTEXTS_MAX:
                 self._contexts.popitem(last=False)
-        return found
+        return span_context
 
     def _export(self, span: ToldSpan) -> None:
         linked = [] if span.linked is None else [Link(self.root(span.linked, ""))]
@@ -146,10 +146,12 @@ class Tracing:
             if in_run
             else context.Context()
         )
-        made = self._tracer.start_span(span.name, parent, kind_of(span), span.attributes, linked, span.begin_us * 1000)
+        own_span = self._tracer.start_span(
+            span.name, parent, kind_of(span), span.attributes, linked, span.begin_us * 1000
+        )
         if span.error is not None:
-            made.set_status(Status(StatusCode.ERROR))
-        made.end(span.end_us * 1000)
+            own_span.set_status(Status(StatusCode.ERROR))
+        own_span.end(span.end_us * 1000)
 
 
 # -- the thread that tells -------------------------------------------------------------------------------------------------
@@ -231,11 +233,11 @@ _teller: Teller | None = None
 def teller() -> Teller:
     """The one of this process; a fork has another."""
     global _teller  # noqa: PLW0603 - a thread of the process
-    found = _teller
-    if found is None or found.pid != os.getpid():
+    current = _teller
+    if current is None or current.pid != os.getpid():
         with _mutex:
             if _teller is None or _teller.pid != os.getpid():
                 _teller = Teller()
                 atexit.register(_teller.drain, EXIT_SECONDS)  # before the provider's own, which was registered earlier
-            found = _teller
-    return found
+            current = _teller
+    return current

@@ -14,7 +14,7 @@ from doors.console import scene
 from doors.console.conftest import copied
 from perdure.effects import envelope, glimpse, timeline
 from perdure.runtime.callers import caller_of, stream_of
-from perdure.runtime.places import branch_name
+from perdure.runtime.journal import branch_name
 from perdure.stores.tx import Tx
 from perdure_server.console import attention, run_reads
 from planes.tampering import Intruder

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 import perdure
+from perdure.model.refs import Ref
 from perdure.planes.access.tokens import TokenRole
 from perdure_server.http.table import RIGHTS, Route
 
@@ -93,6 +94,8 @@ def _sample(hint: Any, name: str) -> Any:
         return [_sample(get_args(hint)[0], name)]
     if hint is int or int in get_args(hint):
         return 1
+    if hint is Ref:
+        return ["0" * 32, 1]
     return {"ttl": "1h", "kind": "deploy.done", "expires": "1d"}.get(name, "sample")
 
 

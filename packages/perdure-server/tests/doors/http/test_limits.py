@@ -9,6 +9,7 @@ import pytest
 
 import perdure
 from doors.http.serving_kit import client
+from installed import stores_here
 from perdure.planes.access import limits, usage
 from perdure.planes.access.tokens import CONTROL
 from perdure.planes.recovery import presence
@@ -132,7 +133,7 @@ def _holders(serving):
 # -- counting --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["sqlite", "postgres", "files"])
+@pytest.fixture(params=stores_here("sqlite", "postgres", "files"))
 def store_url(request, tmp_path) -> str:
     urls = {"sqlite": lambda: f"sqlite:///{tmp_path}/b.db", "files": lambda: f"files:///{tmp_path}/b",
             "postgres": lambda: request.getfixturevalue("postgres_store")}  # fmt: skip
@@ -148,7 +149,7 @@ def test_bytes_are_counted_on_from_the_last_count_and_of_one_tenant_alone(store_
         for store in (one, two):
             store.session("s").say("user", "x" * 1_000)
         first = counted(one)
-        assert (first.whole, 1_000 < first.bytes < 5_000) == (True, True)
+        assert (first.complete, 1_000 < first.bytes < 5_000) == (True, True)
         two.session("s").say("user", "y" * 100_000)
         two.session("s").attach("big", os.urandom(50_000))
         assert counted(one, first).bytes == first.bytes
@@ -158,6 +159,6 @@ def test_bytes_are_counted_on_from_the_last_count_and_of_one_tenant_alone(store_
         assert 20_000 < further.bytes - first.bytes < 22_000
         monkeypatch.setattr(usage, "STEP", 2)
         so_far, parts = usage.NOTHING, 0
-        while not so_far.whole:
+        while not so_far.complete:
             so_far, parts = counted(one, so_far), parts + 1
         assert (so_far.bytes, parts > 2) == (further.bytes, True)

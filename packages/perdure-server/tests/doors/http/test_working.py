@@ -16,9 +16,9 @@ import perdure
 from doors.http.matrix import body_of
 from doors.http.serving_kit import bearer, make_token
 from perdure.runtime.callers import caller_of
+from perdure.verbs.declaring import Right
 from perdure_server.http.app import TABLE, make_app
 from perdure_server.http.serving import Serving
-from perdure_server.http.table import Right
 
 GIVEN, SEND, PROBE, REST, END = "given", "send", "probe", "rest", "end"
 PLAIN = {"digest": "d", "name": "look"}

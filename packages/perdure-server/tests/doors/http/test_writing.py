@@ -93,6 +93,7 @@ WITHOUT_SUBJECTS = {
     "BatchInput": "holds no text", "SubscriptionInput": "names a reader of the feed", "TakeInput": "names a reader of the feed",
     "ClaimInput": "names a task", "ForkInput": "is about whom its parent is", "RunForkInput": "is about whom its parent is",
     "WhyInput": "stands in its run", "ResumeInput": "holds no text", "PinInput": "holds no text", "TokenInput": "holds no text",
+    "RuleInput": "is about whom the decision is", "WorkflowInput": "is about whom the run is",
 }  # fmt: skip
 
 

@@ -125,14 +125,14 @@ class Machine:
             (lane, "pause", lambda _attempt: None),
             (Caller, "pause", lambda _caller, seconds, _check=None: self._pause(seconds)),
         ]
-        kept = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
+        originals = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
         disarm = [crash_points.arm(name, lambda name=name: self.scheduler.reach(name)) for name in POINTS]
         try:
             for owner, name, value in replaced:
                 setattr(owner, name, value)
             yield self
         finally:
-            for owner, name, value in kept:
+            for owner, name, value in originals:
                 setattr(owner, name, value)
             for undo in disarm:
                 undo()

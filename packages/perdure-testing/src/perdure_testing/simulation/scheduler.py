@@ -135,10 +135,10 @@ class Scheduler:
         if first is not None:
             self._pass_to(first, None)
             self._main.acquire()
-        left = [task.name for task in self.tasks if not task.over]
+        unfinished = [task.name for task in self.tasks if not task.over]
         self.tasks.clear()
-        if left:
-            raise Stuck(f"came to no end: {', '.join(left)}")
+        if unfinished:
+            raise Stuck(f"came to no end: {', '.join(unfinished)}")
 
     def _next(self) -> SimulatedThread | None:
         """The next task: one that is awake, else one that is not; None if there is none."""

@@ -133,16 +133,16 @@ def unpack_stream(pieces: Iterable[bytes], *, path: str, size: int | None = None
     codec, announced, checksum = _parse_header(start, path)
     if size not in (None, announced):
         raise Damaged(f"{announced} bytes announced, {size} expected", path=path, hint=RESTORE)
-    seen = _Tally()
-    payload = seen.checked(chain([start[HEADER_BYTES:]], source))
+    tally = _Tally()
+    payload = tally.checked(chain([start[HEADER_BYTES:]], source))
     for plain in _decoded(codec, payload, path):
-        seen.size += len(plain)
-        if seen.size > announced:
+        tally.size += len(plain)
+        if tally.size > announced:
             raise Damaged(f"more than the announced {announced} bytes", path=path, hint=RESTORE)
         yield plain
-    if seen.size != announced:
-        raise Damaged(f"{seen.size} bytes instead of {announced}", path=path, hint=RESTORE)
-    if crc32(start[: _HEADER.size], seen.crc) != checksum:
+    if tally.size != announced:
+        raise Damaged(f"{tally.size} bytes instead of {announced}", path=path, hint=RESTORE)
+    if crc32(start[: _HEADER.size], tally.crc) != checksum:
         raise Damaged("the stored bytes do not match their checksum", path=path, hint=RESTORE)
 
 
@@ -182,21 +182,21 @@ class _Tally:
 
 def _pieces(source: Iterable[bytes]) -> Iterator[bytes]:
     """Cut the source into pieces of bounded size; refuse what is not bytes."""
-    for given in source:
-        if not isinstance(given, bytes | bytearray | memoryview):
+    for block in source:
+        if not isinstance(block, bytes | bytearray | memoryview):
             hint = "pass an iterable of bytes, such as [data]"
-            raise Invalid(f"expected bytes, got {type(given).__name__}", path="source", hint=hint)
-        view = memoryview(given).cast("B")
+            raise Invalid(f"expected bytes, got {type(block).__name__}", path="source", hint=hint)
+        view = memoryview(block).cast("B")
         for start in range(0, len(view), CHUNK_BYTES):
             yield bytes(view[start : start + CHUNK_BYTES])
 
 
 def _at_least(count: int, pieces: Iterator[bytes]) -> bytes:
     """Take pieces until there are that many bytes, or none left."""
-    taken = bytearray()
-    while len(taken) < count and (piece := next(pieces, None)) is not None:
-        taken += piece
-    return bytes(taken)
+    data = bytearray()
+    while len(data) < count and (piece := next(pieces, None)) is not None:
+        data += piece
+    return bytes(data)
 
 
 def _parse_header(start: bytes, path: str) -> tuple[int, int, int]:

@@ -144,10 +144,10 @@ def modified_us(folder: int, name: str) -> int | None:
     """When the regular file of that name was last written or touched; None when there is none."""
     with translated(name):
         try:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return None
-    return found.st_mtime_ns // 1_000 if stat.S_ISREG(found.st_mode) else None
+    return status.st_mtime_ns // 1_000 if stat.S_ISREG(status.st_mode) else None
 
 
 @contextmanager
@@ -169,13 +169,13 @@ def room() -> Iterator[None]:
 
 
 def _error_of(error: OSError, where: str) -> Error:
-    said = error.strerror or str(error)
+    message = error.strerror or str(error)
     if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
-        return Full(said, path=where, hint=NO_ROOM)
+        return Full(message, path=where, hint=NO_ROOM)
     if error.errno == errno.EROFS:
-        return ReadOnly(said, path=where)
+        return ReadOnly(message, path=where)
     if error.errno in {errno.EACCES, errno.EPERM}:
-        return Refused(said, path=where, hint="the directory belongs to somebody else")
+        return Refused(message, path=where, hint="the directory belongs to somebody else")
     if error.errno in {errno.ELOOP, errno.ENOTDIR}:
         return Damaged("a symbolic link or a foreign file is in the way", path=where)
-    return Unavailable(said, path=where)
+    return Unavailable(message, path=where)

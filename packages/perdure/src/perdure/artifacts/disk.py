@@ -209,8 +209,8 @@ class DiskPlace:
         with self._fan_out(tenant, digits) as folder:
             if folder is None:
                 return []
-            found = [(name, modified_us(folder, name)) for name in names_in(folder, ADDRESS)]
-        return [(name, put_us) for name, put_us in found if put_us is not None and name.startswith(digits)]
+            files = [(name, modified_us(folder, name)) for name in names_in(folder, ADDRESS)]
+        return [(name, put_us) for name, put_us in files if put_us is not None and name.startswith(digits)]
 
     @contextmanager
     def _writable_tenant(self, tenant: str) -> Iterator[int]:

@@ -106,8 +106,8 @@ class S3Place:
     def delete(self, tenant: str, address: str, *, before_us: int | None = None) -> bool:
         """See `Place.delete`; here the check of the instant and the delete are two requests."""
         key = self._key(check_tenant(tenant), check_address(address))
-        found = self._head(key)
-        if found is None or (before_us is not None and _modified_us(found) >= before_us):
+        meta = self._head(key)
+        if meta is None or (before_us is not None and _modified_us(meta) >= before_us):
             return False
         reach("artifact.before_delete")
         with self._translated(name_of(address)):
@@ -122,8 +122,8 @@ class S3Place:
     def tenants(self) -> Iterator[str]:
         """See `Place.tenants`; here those that hold something."""
         with self._translated("list"):
-            found = self._obstore.list_with_delimiter(self._bucket, self._prefix or None)
-        names = (path.rsplit("/", 1)[-1] for path in found["common_prefixes"])
+            listing = self._obstore.list_with_delimiter(self._bucket, self._prefix or None)
+        names = (path.rsplit("/", 1)[-1] for path in listing["common_prefixes"])
         return iter(sorted(name for name in names if TENANT.fullmatch(name)))
 
     def sweep(self, before_us: int) -> int:  # noqa: ARG002 (the contract's parameter)
@@ -132,13 +132,13 @@ class S3Place:
 
     def _upload(self, key: str, spool: IO[bytes], stored: Stored) -> Stored:
         """Write the object unless an intact and young one is there."""
-        found = self._head(key)
-        if found is None:
+        meta = self._head(key)
+        if meta is None:
             if self._create(key, spool, stored):
                 return stored
-            found = self._head(key)  # somebody was quicker: look at what they wrote
-        if found is not None and self._is_kept(key, found, stored):
-            return Stored(stored.address, stored.size, found["size"])
+            meta = self._head(key)  # somebody was quicker: look at what they wrote
+        if meta is not None and self._is_kept(key, meta, stored):
+            return Stored(stored.address, stored.size, meta["size"])
         self._write(key, spool, stored, mode="overwrite")
         return stored
 
@@ -149,13 +149,13 @@ class S3Place:
             return False
         return True
 
-    def _is_kept(self, key: str, found: ObjectMeta, stored: Stored) -> bool:
+    def _is_kept(self, key: str, meta: ObjectMeta, stored: Stored) -> bool:
         """Whether it can stay as it is; writing it again repairs it and makes it young, in one request."""
-        age_us = self._clock() - _modified_us(found)
+        age_us = self._clock() - _modified_us(meta)
         if not 0 <= age_us < self.touch_after_us:  # a clock that is behind: write again
             return False
         try:
-            for _ in self._plain(key, found, stored.address, stored.size):
+            for _ in self._plain(key, meta, stored.address, stored.size):
                 pass
         except (Damaged, Unavailable):
             return False
@@ -175,24 +175,24 @@ class S3Place:
     def _content(self, tenant: str, address: str, size: int | None) -> Iterator[bytes]:
         """Yield nothing once the object is found, so that `open` can raise at once; then the content."""
         key = self._key(tenant, address)
-        found = self._head(key)
-        if found is None:
+        meta = self._head(key)
+        if meta is None:
             raise NotFound("no such blob", path=name_of(address))
         yield b""
-        yield from self._plain(key, found, address, size)
+        yield from self._plain(key, meta, address, size)
 
-    def _plain(self, key: str, found: ObjectMeta, address: str, size: int | None) -> Iterator[bytes]:
+    def _plain(self, key: str, meta: ObjectMeta, address: str, size: int | None) -> Iterator[bytes]:
         where = name_of(address)
-        payload = self._payload(key, found, where)
+        payload = self._payload(key, meta, where)
         return verified(address, unpack_stream(payload, path=where, size=size))
 
-    def _payload(self, key: str, found: ObjectMeta, where: str) -> Iterator[bytes]:
+    def _payload(self, key: str, meta: ObjectMeta, where: str) -> Iterator[bytes]:
         """The stored bytes of the very object that was found, range by range."""
-        gone = Unavailable("it was deleted while it was being read", path=where)
-        for start in range(0, found["size"], PART_BYTES):
-            span = (start, min(start + PART_BYTES, found["size"]))
-            with self._translated(where, missing=gone):
-                options = {"range": span, "if_match": found["e_tag"]}
+        deleted_meanwhile = Unavailable("it was deleted while it was being read", path=where)
+        for start in range(0, meta["size"], PART_BYTES):
+            span = (start, min(start + PART_BYTES, meta["size"]))
+            with self._translated(where, missing=deleted_meanwhile):
+                options = {"range": span, "if_match": meta["e_tag"]}
                 piece = self._obstore.get(self._bucket, key, options=options).bytes().to_bytes()
             yield piece
 
@@ -210,10 +210,10 @@ class S3Place:
                 page = next(pages, None)
             if page is None:
                 return
-            for found in page:
-                name = found["path"].removeprefix(f"{folder}/")
+            for meta in page:
+                name = meta["path"].removeprefix(f"{folder}/")
                 if ADDRESS.fullmatch(name):
-                    yield name, _modified_us(found)
+                    yield name, _modified_us(meta)
 
     def _key(self, tenant: str, address: str) -> str:
         return f"{self._prefix}{tenant}/{address}"
@@ -226,8 +226,8 @@ class S3Place:
         except self._obstore.exceptions.AlreadyExistsError:
             raise
         except (self._obstore.exceptions.BaseError, OSError, ValueError) as error:
-            known = missing if isinstance(error, FileNotFoundError) else None
-            raise (known or _error_of(error, where)) from None
+            expected = missing if isinstance(error, FileNotFoundError) else None
+            raise (expected or _error_of(error, where)) from None
 
 
 def _obstore() -> ModuleType:
@@ -267,18 +267,18 @@ def _spool() -> IO[bytes]:
         return tempfile.TemporaryFile(prefix="perdure-", buffering=0)
 
 
-def _modified_us(found: ObjectMeta) -> int:
-    return (found["last_modified"] - _EPOCH) // timedelta(microseconds=1)
+def _modified_us(meta: ObjectMeta) -> int:
+    return (meta["last_modified"] - _EPOCH) // timedelta(microseconds=1)
 
 
 def _error_of(error: Exception, where: str) -> Error:
-    kind, said = type(error).__name__, str(error)
-    brief = said.partition("\n")[0][:500]
-    if any(sign in said for sign in ("code: 507", "StorageFull</Code>", "<Code>QuotaExceeded")):
+    kind, message = type(error).__name__, str(error)
+    brief = message.partition("\n")[0][:500]
+    if any(sign in message for sign in ("code: 507", "StorageFull</Code>", "<Code>QuotaExceeded")):
         return Full(brief, path=where)
     if "/latest/api/token" in brief:  # with no credentials at all, it asks the machine's metadata service
         return Refused("no credentials", path=where, hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
-    if "<Code>NoSuchBucket" in said:
+    if "<Code>NoSuchBucket" in message:
         return Refused("no such bucket", path=where)
     if _DENIED.search(brief):
         return Refused(brief, path=where, hint="the credentials do not allow it")

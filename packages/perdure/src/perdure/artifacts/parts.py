@@ -9,6 +9,7 @@ grew keeps its leaves. Called by adapters whose framework says which channels of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import msgspec
 
 from perdure.artifacts import tree
 from perdure.artifacts.chunks import MIXED_PARTS, cut_small
-from perdure.artifacts.grown import Grown
+from perdure.artifacts.shared_list import SharedList
 from perdure.artifacts.tree import INLINE_MAX_BYTES, LINKS_MAX, Growing
 from perdure.errors import Damaged
 
@@ -33,10 +34,10 @@ class LaidPart(NamedTuple):
 class Level(NamedTuple):
     """Nodes of a list that are side by side: where each ends among what is below, and its address. First come its leaves."""
 
-    stops: Grown[int]
-    links: Grown[bytes]
+    stops: SharedList[int]
+    links: SharedList[bytes]
 
-    def kept(self, same: int) -> int:
+    def unchanged(self, same: int) -> int:
         """How many nodes are over the first so many below, which did not change; the last one of all is open, and cut anew."""
         return max(0, min(self.stops.until(same), len(self.stops) - 1))
 
@@ -45,8 +46,8 @@ class ListPart(NamedTuple):
     """A list that is laid out: the cells of its elements, their bytes, and the levels of nodes over them."""
 
     part: LaidPart
-    cells: Grown[bytes]
-    sizes: Grown[int]
+    cells: SharedList[bytes]
+    sizes: SharedList[int]
     cells_bytes: int
     levels: list[Level]
 
@@ -68,8 +69,8 @@ class Laying:
         """Lay out a plain value."""
         before = len(self.nodes)
         cell = self._growing.cell(value)
-        made = islice(reversed(self.nodes.values()), len(self.nodes) - before)
-        return LaidPart(msgspec.Raw(cell), len(cell) + sum(map(len, made)))
+        new_nodes = islice(reversed(self.nodes.values()), len(self.nodes) - before)
+        return LaidPart(msgspec.Raw(cell), len(cell) + sum(map(len, new_nodes)))
 
     def text(self, text: str) -> str | list[str]:
         """A text to stand in a document: itself while it is short, else the addresses of the nodes that a state has for it."""
@@ -79,9 +80,9 @@ class Laying:
 
     def items(self, elements: Sequence[LaidPart], before: ListPart | None = None, same: int = 0) -> ListPart:
         """Lay out a list. same: so many elements in front are those of `before`, whose leaves are kept as far as they go."""
-        had = before or ListPart(LaidPart(msgspec.Raw(), 0), Grown(), Grown(), 0, [])
-        new = [bytes(each.cell) for each in elements]
-        sizes = [each.size for each in elements]
+        had = before or ListPart(LaidPart(msgspec.Raw(), 0), SharedList(), SharedList(), 0, [])
+        new = [bytes(element.cell) for element in elements]
+        sizes = [element.size for element in elements]
         size = had.part.size - sum(had.sizes[same:]) + sum(sizes)
         cells_bytes = had.cells_bytes - sum(map(len, had.cells[same:])) + sum(map(len, new))
         cells = had.cells.grown(same, new)
@@ -92,29 +93,27 @@ class Laying:
             cell = self._growing.list_stub(len(levels) - 1, levels[-1].links[:])
         return ListPart(LaidPart(msgspec.Raw(cell), size), cells, had.sizes.grown(same, sizes), cells_bytes, levels)
 
-    def _levels(self, cells: Grown[bytes], before: Sequence[Level], same: int) -> list[Level]:
+    def _levels(self, cells: SharedList[bytes], before: Sequence[Level], same: int) -> list[Level]:
         """The nodes of a list, from its leaves up; of each level only what follows the kept nodes is cut and made anew."""
         levels: list[Level] = []
         below = cells
         while not levels or len(below) > LINKS_MAX:
-            had = before[len(levels)] if len(levels) < len(before) else Level(Grown(), Grown())
-            same = had.kept(same)
-            made = self._cut(len(levels), below, had.stops[same - 1] if same else 0)
-            for address in set(made.values()).intersection(had.links[same:]):
+            had = before[len(levels)] if len(levels) < len(before) else Level(SharedList(), SharedList())
+            same = had.unchanged(same)
+            addresses = self._cut(len(levels), below, had.stops[same - 1] if same else 0)
+            for address in set(addresses.values()).intersection(had.links[same:]):
                 self.nodes.pop(address, None)  # it is stored: the list before has it
-            level = Level(had.stops.grown(same, made.keys()), had.links.grown(same, made.values()))
+            level = Level(had.stops.grown(same, addresses.keys()), had.links.grown(same, addresses.values()))
             levels.append(level)
             below = level.links
         return levels
 
-    def _cut(self, level: int, below: Grown[bytes], start: int) -> dict[int, bytes]:
+    def _cut(self, level: int, below: SharedList[bytes], start: int) -> dict[int, bytes]:
         """The nodes over what is below from a boundary on: where each ends, and its address."""
-        seen = max(0, start - MIXED_PARTS)  # the cutter looks back so far
-        parts = below[seen:]
-        return {seen + stop: self._node(level, parts[first:stop]) for first, stop in cut_small(parts, start - seen)}
-
-    def _node(self, level: int, below: list[bytes]) -> bytes:
-        return self._growing.list_leaf(below) if level == 0 else self._growing.list_index(level - 1, below)
+        begin = max(0, start - MIXED_PARTS)  # the cutter looks back so far
+        parts = below[begin:]
+        node = self._growing.list_leaf if level == 0 else partial(self._growing.list_index, level - 1)
+        return {begin + stop: node(parts[first:stop]) for first, stop in cut_small(parts, start - begin)}
 
     def root(self, state: dict[str, Any]) -> bytes:
         """Lay out the whole state, parts in it as they are (`part.cell`); returns its address."""
@@ -126,8 +125,8 @@ def read_text(stored: Any, nodes: Mapping[bytes, bytes], path: str) -> str:
     if isinstance(stored, str):
         return stored
     try:
-        addresses = [bytes.fromhex(each) for each in stored]
-        return tree.text_of([nodes[each] for each in addresses], addresses[0])
+        addresses = [bytes.fromhex(link) for link in stored]
+        return tree.text_of([nodes[link] for link in addresses], addresses[0])
     except (ValueError, TypeError, KeyError, IndexError):
         raise Damaged("a piece of the stored text is missing", path=path) from None
 
@@ -135,6 +134,6 @@ def read_text(stored: Any, nodes: Mapping[bytes, bytes], path: str) -> str:
 def named_nodes(stored: Any) -> set[bytes]:
     """The addresses that such a text names."""
     try:
-        return set() if isinstance(stored, str) else {bytes.fromhex(each) for each in stored}
+        return set() if isinstance(stored, str) else {bytes.fromhex(link) for link in stored}
     except (ValueError, TypeError):
         return set()

@@ -192,10 +192,10 @@ def _disk_place(parts: SplitResult) -> Place:
 def _s3_place(parts: SplitResult) -> Place:
     from perdure.artifacts.objects import S3Place  # noqa: PLC0415 (it imports this module)
 
-    given = parse_qsl(parts.query, keep_blank_values=True)
-    settings = dict(given)
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    settings = dict(pairs)
     unknown = settings.keys() - {"endpoint", "region", "allow_http"}
-    if unknown or len(settings) != len(given):
+    if unknown or len(settings) != len(pairs):
         # It is not repeated here: a misplaced "?" makes a parameter of a password.
         raise Invalid("unknown or repeated parameter", path="url", hint="endpoint, region and allow_http, each once")
     return S3Place(

@@ -67,22 +67,23 @@ _decode = msgspec.msgpack.Decoder().decode
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The result of a save: the root's address, the nodes to write, those found stored, and the size of all nodes."""
+    """The result of a save: the root's address, the nodes to write, those that are stored, and the size of all nodes."""
 
     root: bytes
     nodes: dict[bytes, bytes]
-    found: set[bytes]
+    stored: set[bytes]
     total_bytes: int
 
 
-def save(state: Any, known: Known, base: bytes | None = None, fetch: Fetch | None = None) -> Saved:
+def save(state: Any, find_stored: Known, base: bytes | None = None, fetch: Fetch | None = None) -> Saved:
     """Cut `state`, which `to_plain` gave, into nodes; `nodes` holds those that are not stored yet.
 
-    `known` answers which of the given addresses are stored. That a node is stored says nothing of what it leads to: a collector
-    may be half done, and a file that somebody attached may look like a node. So every node is asked for by itself, except
-    below one that it shares with `base`, the root of a state that is kept whole (`fetch` reads it). Pure and deterministic:
-    nothing is written, saving again gives the same root. Raises `TooLarge` past VALUE_MAX_BYTES, `Invalid` for what msgpack
-    cannot hold.
+    `find_stored` answers which of some addresses are stored. That a node is stored says nothing of what it leads to: a
+    collector may be half done, and a file that somebody attached may look like a node. So every node is asked for by itself,
+    except below one that it shares with `base`, the root of a state that is kept whole (`fetch` reads it).
+
+    Pure and deterministic: nothing is written, saving again gives the same root. Raises `TooLarge` past VALUE_MAX_BYTES,
+    `Invalid` for what msgpack cannot hold.
     """
     growing = Growing()
     try:
@@ -91,8 +92,8 @@ def save(state: Any, known: Known, base: bytes | None = None, fetch: Fetch | Non
         raise Invalid(f"not a plain state: {error}", path="state") from error
     total_bytes = sum(map(len, growing.nodes.values()))
     shared = growing.shared(base, fetch) if base is not None and fetch is not None else set[bytes]()
-    nodes, found = growing.unknown(root, shared, known)
-    return Saved(root, nodes, found, total_bytes)
+    nodes, stored = growing.unknown(root, shared, find_stored)
+    return Saved(root, nodes, stored, total_bytes)
 
 
 class _Box(NamedTuple):
@@ -205,34 +206,34 @@ class Growing:
 
         Looks at what changed, and at no more nodes than this state has: another state may be larger, and have nothing in common.
         """
-        found: set[bytes] = set()
-        seen = level = {base}
+        shared_nodes: set[bytes] = set()
+        visited = level = {base}
         try:
-            while level and len(seen) <= len(self.nodes) + LINKS_MAX:
-                found |= level & self.nodes.keys()
-                links = [_links(node, address) for address, node in _fetched(level - found, fetch).items()]
-                found |= {end for _, ends in links for end in ends} & self.nodes.keys()
-                level = {link for opened, _ in links for link in opened} - seen
-                seen = seen | level
+            while level and len(visited) <= len(self.nodes) + LINKS_MAX:
+                shared_nodes |= level & self.nodes.keys()
+                links = [_links(node, address) for address, node in _fetched(level - shared_nodes, fetch).items()]
+                shared_nodes |= {end for _, ends in links for end in ends} & self.nodes.keys()
+                level = {link for opened, _ in links for link in opened} - visited
+                visited = visited | level
         except Damaged:
             return set()
-        return found
+        return shared_nodes
 
-    def unknown(self, root: bytes, shared: set[bytes], known: Known) -> tuple[dict[bytes, bytes], set[bytes]]:
+    def unknown(self, root: bytes, shared: set[bytes], find_stored: Known) -> tuple[dict[bytes, bytes], set[bytes]]:
         """The nodes below and with `root` that are not stored, and the addresses of those that are; nothing below `shared`."""
         needed = self.needed(root, shared)
-        stored = known(needed)
+        stored = find_stored(needed)
         return {address: self.nodes[address] for address in needed - stored}, stored
 
     def needed(self, root: bytes, shared: set[bytes]) -> set[bytes]:
         """The addresses below and with `root`, but not below `shared`."""
-        found: set[bytes] = set()
+        addresses: set[bytes] = set()
         level = {root}
         while level:
-            found |= level
+            addresses |= level
             inner = level - self.ends - shared
-            level = {link for address in inner for link in children(self.nodes[address])} - found
-        return found
+            level = {link for address in inner for link in children(self.nodes[address])} - addresses
+        return addresses
 
 
 def _box(value: list[Any] | dict[str, Any]) -> _Box:
@@ -287,21 +288,21 @@ def children(node: bytes) -> list[bytes]:
     return opened + leaves
 
 
-def reachable(roots: Iterable[bytes], fetch: Fetch, known: AbstractSet[bytes] = frozenset()) -> set[bytes]:
+def reachable(roots: Iterable[bytes], fetch: Fetch, reached: AbstractSet[bytes] = frozenset()) -> set[bytes]:
     """All addresses that `roots` lead to, themselves included: what a prune must keep.
 
     Pure but for `fetch`, which is called once for each level. Pieces of text lead nowhere and are not read;
-    neither is what is `known` to be reachable already, nor what lies below it.
+    neither is what is in `reached` already, nor what lies below it.
     Raises `Damaged` if a node is missing, altered or no node.
     """
     opened: set[bytes] = set()
     leaves: set[bytes] = set()
-    level = set(roots) - known
+    level = set(roots) - reached
     while level:
         opened |= level
-        found = [_links(node, address) for address, node in _fetched(level, fetch).items()]
-        leaves.update(leaf for _, ends in found for leaf in ends)
-        level = {link for links, _ in found for link in links} - opened - known
+        links_and_ends = [_links(node, address) for address, node in _fetched(level, fetch).items()]
+        leaves.update(leaf for _, ends in links_and_ends for leaf in ends)
+        level = {link for links, _ in links_and_ends for link in links} - opened - reached
     return opened | leaves
 
 
@@ -323,10 +324,10 @@ def _leads_to_text(stub: _Stub) -> bool:
 
 def _fetched(addresses: set[bytes], fetch: Fetch) -> dict[bytes, bytes]:
     """The nodes at `addresses`, each verified."""
-    found = fetch(addresses)
+    contents = fetch(addresses)
     nodes: dict[bytes, bytes] = {}
     for address in addresses:
-        node = found.get(address)
+        node = contents.get(address)
         if node is None:
             raise _damaged("the node is missing", address)
         if sha256(node).digest() != address:
@@ -400,11 +401,11 @@ def load_keys(root: bytes, fetch: Fetch, name: str) -> frozenset[str]:
     loading = _Loading(fetch)
     holder = [loading.open(_fetched({root}, fetch), root, _VALUE)]
     gaps = _gaps(holder, 0, root)
-    while wanted := [gap for gap in gaps if gap.holder is holder or (gap.holder is holder[0] and gap.place == name)]:
-        nodes = _fetched({link for gap in wanted for link in gap.stub.links}, fetch)
-        gaps = [deeper for gap in wanted for deeper in loading.fill(gap, nodes)]
-    found = holder[0].get(name) if isinstance(holder[0], dict) else None
-    return frozenset(found) if isinstance(found, dict) else frozenset()
+    while open_gaps := [gap for gap in gaps if gap.holder is holder or (gap.holder is holder[0] and gap.place == name)]:
+        nodes = _fetched({link for gap in open_gaps for link in gap.stub.links}, fetch)
+        gaps = [deeper for gap in open_gaps for deeper in loading.fill(gap, nodes)]
+    value = holder[0].get(name) if isinstance(holder[0], dict) else None
+    return frozenset(value) if isinstance(value, dict) else frozenset()
 
 
 class _Loading:

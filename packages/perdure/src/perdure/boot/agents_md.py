@@ -131,15 +131,15 @@ def keep(path: Path, pack: Pack, *, force: bool = False) -> SectionStanding:
     """
     text = read(path)
     section = found_in(text)
-    stood, says = standing(section, pack.manifest)
-    if stood in (SectionStanding.EDITED, SectionStanding.FOREIGN) and not force:
+    state, says = standing(section, pack.manifest)
+    if state in (SectionStanding.EDITED, SectionStanding.FOREIGN) and not force:
         raise Conflict(f"the section in {path.name} stays: {says}", path=str(path), hint="--force writes over it")
     before, after = (text[: section.start], text[section.end :]) if section else (text, "")
     gap = "\n" if before and not section else ""
     _replace(
         path.resolve(), before + ("" if not before or before.endswith("\n") else "\n") + gap + written(pack) + after
     )
-    return stood
+    return state
 
 
 def _replace(target: Path, text: str) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -25,6 +24,7 @@ from msgspec.structs import replace
 
 from perdure.errors import Error, Invalid, NotFound
 from perdure.log.change import Stream
+from perdure.model import programs
 from perdure.model.instants import duration_us, instant_us
 from perdure.model.records.checks import (
     Age,
@@ -45,6 +45,7 @@ from perdure.model.values import to_plain
 from perdure.planes.execution import tasks
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import store_now
+from perdure.stores import git
 from perdure.stores.core import Core
 
 ALL_SECONDS = 1.0  # for all checks of one recall or boot
@@ -52,16 +53,7 @@ LATE_SECONDS = 0.2  # beyond that, in which what was stopped at the deadline can
 THREADS_MAX = 8
 FILE_MAX_BYTES = 64 * 1024 * 1024
 CHUNK_BYTES = 1 << 20
-_GIT_ENV = {
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",
-    "LC_ALL": "C",
-}
-_GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.alternateRefsCommand=")
+OUTPUT_MAX_BYTES = 16 * 1024 * 1024  # of a program, which is killed when it writes more
 
 _GONE_STATUSES = (404, 410)
 
@@ -105,7 +97,7 @@ def observed(checks: Iterable[object]) -> list[object]:
     """The checks with what they are to be compared with: the content of files, the working folder."""
     if isinstance(checks, (str, bytes)) or not isinstance(checks, Iterable):
         return checks  # type: ignore[return-value] - refused where it is written down, with its path
-    return [_observed(each, f"checks[{i}]") for i, each in enumerate(checks)]
+    return [_observed(check, f"checks[{i}]") for i, check in enumerate(checks)]
 
 
 def _observed(check: object, path: str) -> object:
@@ -114,15 +106,15 @@ def _observed(check: object, path: str) -> object:
         return check if check.etag else replace(check, etag=_etag_now(check.url, f"{path}.url", deadline))
     if not isinstance(check, (FileHash, GitRef, Command, AtCommit)):
         return check
-    seen = check if check.folder else replace(check, folder=str(Path.cwd()))
-    if isinstance(seen, AtCommit) and not seen.commit:
-        return replace(seen, commit=head_of(seen.folder)[0])
-    if not isinstance(seen, FileHash) or seen.sha256:
-        return seen
+    placed = check if check.folder else replace(check, folder=str(Path.cwd()))
+    if isinstance(placed, AtCommit) and not placed.commit:
+        return replace(placed, commit=head_of(placed.folder)[0])
+    if not isinstance(placed, FileHash) or placed.sha256:
+        return placed
     try:
-        return replace(seen, sha256=_digest(Path(seen.folder) / seen.path, deadline))
+        return replace(placed, sha256=_digest(Path(placed.folder) / placed.path, deadline))
     except (_Gone, FileNotFoundError):
-        raise NotFound(f"there is no file {str(seen.path)[:200]!r}", path=f"{path}.path") from None
+        raise NotFound(f"there is no file {str(placed.path)[:200]!r}", path=f"{path}.path") from None
     except (_Unclear, OSError, ValueError, TypeError) as error:
         raise Invalid(f"it cannot be read: {error}", path=f"{path}.path") from None
 
@@ -144,40 +136,40 @@ def carrier_of(stream: Stream, record: MemoryRecord) -> Carrier:
 
 def judged(core: Core, tenant: int, carriers: Sequence[Carrier], looking: Looking) -> list[Outcomes]:
     """The outcomes of the checks of each of these, one by one. Blocks, at most as long as `looking` says and a little."""
-    if not any(each.checks for each in carriers):
+    if not any(carrier.checks for carrier in carriers):
         return [()] * len(carriers)
     deadline = time.monotonic() + looking.seconds
     now_us = core.read(store_now, tenant=tenant)
-    checks = (check for each in carriers for check in each.checks)
-    found = _looked_together({check for check in checks if isinstance(check, Outside)}, looking, deadline)
+    checks = (check for carrier in carriers for check in carrier.checks)
+    results = _looked_together({check for check in checks if isinstance(check, Outside)}, looking, deadline)
 
-    def outcome(check: Check, each: Carrier) -> CheckResult:
+    def outcome(check: Check, carrier: Carrier) -> CheckResult:
         if isinstance(check, Outside):
-            return found.get(check) or CheckResult(check, Validity.UNKNOWN, "there was no time left to look")
-        return _outcome(check, lambda: _look_inside(core, tenant, check, each, now_us, looking))
+            return results.get(check) or CheckResult(check, Validity.UNKNOWN, "there was no time left to look")
+        return _outcome(check, lambda: _look_inside(core, tenant, check, carrier, now_us, looking))
 
-    return [tuple(outcome(check, each) for check in each.checks) for each in carriers]
+    return [tuple(outcome(check, carrier) for check in carrier.checks) for carrier in carriers]
 
 
 def _looked_together(checks: Collection[Outside], looking: Looking, deadline: float) -> dict[Outside, CheckResult]:
     """The outcome of each until the deadline. A thread that hangs is left to itself."""
-    found: dict[Outside, CheckResult] = {}
-    left, lock = iter(list(checks)), threading.Lock()
+    results: dict[Outside, CheckResult] = {}
+    remaining, lock = iter(list(checks)), threading.Lock()
 
     def look_on() -> None:
         while True:
             with lock:
-                check = next(left, None)
+                check = next(remaining, None)
             if check is None:
                 return
-            found[check] = _outcome(check, lambda check=check: _look_outside(check, looking, deadline))
+            results[check] = _outcome(check, lambda check=check: _look_outside(check, looking, deadline))
 
     threads = [threading.Thread(target=look_on, daemon=True) for _ in range(min(THREADS_MAX, len(checks)))]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join(max(0.0, deadline + LATE_SECONDS - time.monotonic()))
-    return dict(found)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, deadline + LATE_SECONDS - time.monotonic()))
+    return dict(results)
 
 
 def looking_at(
@@ -189,45 +181,45 @@ def looking_at(
     if isinstance(commands, (str, bytes)) or not isinstance(commands, Iterable):
         hint = "each is a list: commands=[['make', '--version']]"
         raise Invalid(f"expected a list of commands, got {type(commands).__name__}", path="commands", hint=hint)
-    for i, each in enumerate(allowed := list(commands)):
-        if isinstance(each, (str, bytes)) or not isinstance(each, Iterable):
+    for i, command in enumerate(allowed := list(commands)):
+        if isinstance(command, (str, bytes)) or not isinstance(command, Iterable):
             raise Invalid("a command is a list: a program and its arguments", path=f"commands[{i}]")
     return Looking(
         None if root is None else os.fspath(root),
-        [tuple(each) for each in allowed],  # type: ignore[arg-type]
+        [tuple(command) for command in allowed],  # type: ignore[arg-type]
         _texts(urls, "urls"),
         None if models is None else _texts(models, "models"),
         ALL_SECONDS if seconds is None else seconds,
     )
 
 
-def _texts(given: object, path: str) -> list[str]:
-    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise Invalid(f"expected a list of texts, got {type(given).__name__}", path=path)
-    for i, each in enumerate(listed := list(given)):
-        if not isinstance(each, str):
-            raise Invalid(f"expected a text, got {type(each).__name__}", path=f"{path}[{i}]")
+def _texts(texts: object, path: str) -> list[str]:
+    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
+        raise Invalid(f"expected a list of texts, got {type(texts).__name__}", path=path)
+    for i, text in enumerate(listed := list(texts)):
+        if not isinstance(text, str):
+            raise Invalid(f"expected a text, got {type(text).__name__}", path=f"{path}[{i}]")
     return listed
 
 
 def _outcome(check: Check, look: Callable[[], None]) -> CheckResult:
     try:
         look()
-    except _Gone as gone:
-        return CheckResult(check, Validity.STALE, str(gone))
+    except _Gone as reason:
+        return CheckResult(check, Validity.STALE, str(reason))
     except (_Unclear, OSError, ValueError, Error) as unclear:
         return CheckResult(check, Validity.UNKNOWN, str(unclear)[:300])
     return CheckResult(check, Validity.HOLDS)
 
 
-def _look_inside(core: Core, tenant: int, check: Check, each: Carrier, now_us: int, looking: Looking) -> None:
+def _look_inside(core: Core, tenant: int, check: Check, carrier: Carrier, now_us: int, looking: Looking) -> None:
     match check:
         case Age(limit):
-            if now_us - each.since_us > duration_us(limit):
+            if now_us - carrier.since_us > duration_us(limit):
                 raise _Gone(f"older than {limit}")
         case ValueIs(name, value):
-            found = core.read(values.entry, each.stream, name, tenant=tenant)
-            if to_plain(None if found is None else found.value, name) != value:
+            entry = core.read(values.entry, carrier.stream, name, tenant=tenant)
+            if to_plain(None if entry is None else entry.value, name) != value:
                 raise _Gone(f"the value {name!r} is another one")
         case ModelOffered(model):
             if looking.models is None:
@@ -235,7 +227,7 @@ def _look_inside(core: Core, tenant: int, check: Check, each: Carrier, now_us: i
             if model not in looking.models:
                 raise _Gone(f"{model} is not offered any more")
         case ClaimerAlive(task):
-            _look_at_claim(core.read(tasks.task, each.stream, task or each.task, tenant=tenant))
+            _look_at_claim(core.read(tasks.task, carrier.stream, task or carrier.task, tenant=tenant))
         case _:
             raise _Unclear("this version does not know the check")
 
@@ -278,15 +270,15 @@ def _digest(path: Path, deadline: float) -> str:
     except (FileNotFoundError, NotADirectoryError):
         raise _Gone(f"{path.name} is not there") from None
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise _Unclear(f"{path.name} is no regular file")
-        if found.st_size > FILE_MAX_BYTES:
+        if status.st_size > FILE_MAX_BYTES:
             raise _Unclear(f"{path.name} is larger than {FILE_MAX_BYTES} bytes")
-        digest, left = hashlib.sha256(), FILE_MAX_BYTES
-        while data := file.read(min(CHUNK_BYTES, left)):
+        digest, room = hashlib.sha256(), FILE_MAX_BYTES
+        while data := file.read(min(CHUNK_BYTES, room)):
             digest.update(data)
-            left -= len(data)
+            room -= len(data)
             if time.monotonic() > deadline:
                 raise _Unclear("there was no time left to look")
         return digest.hexdigest()
@@ -296,39 +288,41 @@ def head_of(folder: str) -> tuple[str, str]:
     """The commit and the branch that a folder is at now; empty where git cannot tell."""
     deadline = time.monotonic() + ALL_SECONDS
     try:
-        commit = _asked(Path(folder), deadline, "rev-parse", "--verify", "--quiet", "HEAD^{commit}", ok=(0, 1))
-        return commit, _asked(Path(folder), deadline, "symbolic-ref", "--quiet", "--short", "HEAD", ok=(0, 1))
+        commit = _git_output(Path(folder), deadline, "rev-parse", "--verify", "--quiet", "HEAD^{commit}", ok=(0, 1))
+        return commit, _git_output(Path(folder), deadline, "symbolic-ref", "--quiet", "--short", "HEAD", ok=(0, 1))
     except (_Unclear, OSError, ValueError):
         return "", ""
 
 
 def _look_at_ref(folder: Path, name: str, commit: str, deadline: float) -> None:
     """Plumbing alone. A folder without a repository says nothing about a branch."""
-    _asked(folder, deadline, "rev-parse", "--git-dir")
-    found = _asked(
+    _git_output(folder, deadline, "rev-parse", "--git-dir")
+    commit_now = _git_output(
         folder, deadline, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", ok=(0, 1)
     )
-    if not found:
+    if not commit_now:
         raise _Gone(f"{name} is gone")
-    if commit and not found.startswith(commit):
-        raise _Gone(f"{name} is at {found[:12]}")
+    if commit and not commit_now.startswith(commit):
+        raise _Gone(f"{name} is at {commit_now[:12]}")
 
 
-def _asked(folder: Path, deadline: float, *command: str, ok: Collection[int] = (0,)) -> str:
-    kept = {name: os.environ[name] for name in ("PATH",) if name in os.environ}
-    code, out = _ended([*_GIT, *command], folder, kept | _GIT_ENV, deadline)
-    if code not in ok:
-        raise _Unclear("git cannot tell")
-    return out.decode(errors="replace").strip()
+def _git_output(folder: Path, deadline: float, *command: str, ok: Collection[int] = (0,)) -> str:
+    try:
+        answer = git.ask(folder, deadline - time.monotonic(), *command)
+    except (FileNotFoundError, PermissionError):
+        raise _Unclear("there is no program 'git' here") from None
+    if answer.status not in ok:
+        raise _Unclear(f"git cannot tell: {answer.complaint}")
+    return answer.out.decode(errors="replace").strip()
 
 
 def _look_at_page(url: str, etag: str, looking: Looking, deadline: float) -> None:
     if not any(_is_below(url, allowed) for allowed in looking.urls):
         raise _Unclear("its address was not allowed")
-    found = _etag(url, deadline)
-    if not found:
+    etag_now = _etag(url, deadline)
+    if not etag_now:
         raise _Unclear("the page has no ETag")
-    if found != etag:
+    if etag_now != etag:
         raise _Gone(f"{url[:200]} has changed")
 
 
@@ -363,32 +357,14 @@ def _etag(url: str, deadline: float) -> str:
 def _run(argv: tuple[str, ...], code: int, folder: Path, looking: Looking, deadline: float) -> None:
     if argv not in looking.commands:
         raise _Unclear("its command was not allowed")
-    ended, _ = _ended(list(argv), folder, dict(os.environ), deadline)
-    if ended != code:
-        raise _Gone(f"{argv[0]} ended with {ended}, not {code}")
-
-
-def _ended(command: list[str], folder: Path, env: dict[str, str], deadline: float) -> tuple[int, bytes]:
-    """How a program ended, and what it wrote. Killed at the deadline, with all that it began."""
-    left = deadline - time.monotonic()
     try:
-        with subprocess.Popen(  # noqa: S603 - a list, never a shell's
-            command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        ) as running:  # fmt: skip
-            try:
-                out, _ = running.communicate(timeout=max(left, 0.01))
-            except subprocess.TimeoutExpired:
-                raise _Unclear(f"{command[0]} did not end in time") from None
-            finally:
-                _kill_group(running)
-            return running.returncode, out
+        end = programs.run(
+            argv, cwd=str(folder), env=os.environ, most_bytes=OUTPUT_MAX_BYTES, grace_seconds=0,
+            seconds=max(deadline - time.monotonic(), 0.01),
+        )  # fmt: skip
     except (FileNotFoundError, PermissionError):
-        raise _Unclear(f"there is no program {command[0][:100]!r} here") from None
-
-
-def _kill_group(running: subprocess.Popen[bytes]) -> None:
-    try:
-        os.killpg(running.pid, 9)
-    except (ProcessLookupError, PermissionError):
-        return
+        raise _Unclear(f"there is no program {argv[0][:100]!r} here") from None
+    if end.timed_out or end.too_much:
+        raise _Unclear(f"{argv[0]} " + ("did not end in time" if end.timed_out else "writes without end"))
+    if end.status != code:
+        raise _Gone(f"{argv[0]} ended with {end.status}, not {code}")

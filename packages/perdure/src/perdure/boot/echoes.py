@@ -24,11 +24,11 @@ def without_packs(value: Any) -> Any:
     """A value with every pack in its texts kept by name, also inside a text that is JSON."""
     match value:
         case str():
-            return _JSON_TEXT.sub(_inside_json, _named(value)) if MARK in value else value
+            return _JSON_TEXT.sub(_inside_json, _with_names(value)) if MARK in value else value
         case list():
-            return [without_packs(each) for each in value]
+            return [without_packs(item) for item in value]
         case dict():
-            return {key: without_packs(each) for key, each in value.items()}
+            return {key: without_packs(item) for key, item in value.items()}
         case _:
             return value
 
@@ -36,34 +36,34 @@ def without_packs(value: Any) -> Any:
 def _inside_json(literal: re.Match[str]) -> str:
     """A text of JSON with its packs kept by name; one without any, to the letter."""
     try:
-        said = json.loads(literal[0]) if MARK in literal[0] else ""
+        text = json.loads(literal[0]) if MARK in literal[0] else ""
     except ValueError:
         return literal[0]
-    kept = _named(said)
-    return literal[0] if kept == said else json.dumps(kept, ensure_ascii=False)
+    shorter = _with_names(text)
+    return literal[0] if shorter == text else json.dumps(shorter, ensure_ascii=False)
 
 
-def _named(text: str) -> str:
+def _with_names(text: str) -> str:
     """A text with a name in the place of each of its packs."""
-    kept, place = "", 0
+    shorter, place = "", 0
     while (intro := _INTRO.search(text, place)) and (last := _last_line(text, intro.end())):
         position, end = last
-        kept += f"{text[place : intro.start()]}[boot of session {intro[1]}, event {position}]"
+        shorter += f"{text[place : intro.start()]}[boot of session {intro[1]}, event {position}]"
         place = end
-    return kept + text[place:]
+    return shorter + text[place:]
 
 
 def _last_line(text: str, place: int) -> tuple[str, int] | None:
     """The event that a pack names in its last line, outside of all blocks, and where that line ends. None if it was cut."""
     row, positioned = "", False
     for line in _LINE.finditer(text, place):
-        said = line[1]
+        text_of_line = line[1]
         if row:
-            row = "" if said == row else row
-        elif opened := OPENED.fullmatch(said):
+            row = "" if text_of_line == row else row
+        elif opened := OPENED.fullmatch(text_of_line):
             row = opened[1]
-        elif positioned and (event := _POSITION.match(said)):
+        elif positioned and (event := _POSITION.match(text_of_line)):
             return event[1], line.start(1) + event.end()
         else:
-            positioned = positioned or said == "## Position"
+            positioned = positioned or text_of_line == "## Position"
     return None

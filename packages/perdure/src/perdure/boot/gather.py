@@ -100,7 +100,7 @@ def gather(reads: Reads, stream: Stream, limits: GatherLimits, *, remembered: bo
     part = partial(_readable, damaged, now)
     info = _info(reads, stream, part)
     (rests,) = part(Section.WORKSPACE, lambda: [Resting(reads, stream)]) or [Resting(reads, stream, read=False)]
-    page = partial(_shown, damaged, now)
+    page = partial(_readable_rows, damaged, now)
     tail: list[Exchange] = []
     items = [
         *part(Section.PLAN, lambda: _plan(reads, stream, info, rests, page)),
@@ -111,21 +111,23 @@ def gather(reads: Reads, stream: Stream, limits: GatherLimits, *, remembered: bo
     tail += part(Section.TAIL, lambda: _tail(reads, stream, limits.turns))
     items += part(Section.RECALLED, lambda: _summarised(reads, stream))
     items += part(Section.RECALLED, lambda: _of_others(reads, info) if remembered else ())
-    known = part(Section.RULES, lambda: _memories(reads, stream, limits.memories, page, now=now, remembered=remembered))
-    return Gathered(info, now, [*damaged, *items], known, tail)
+    memories_of_scopes = part(
+        Section.RULES, lambda: _memories(reads, stream, limits.memories, page, now=now, remembered=remembered)
+    )
+    return Gathered(info, now, [*damaged, *items], memories_of_scopes, tail)
 
 
 def _readable(damaged: list[Item], now: int, section: Section, part: Callable[[], Iterable[T]]) -> list[T]:
     """A part of a pack as far as it can be read; what ends it is an item in its place."""
-    found: list[T] = []
+    rows: list[T] = []
     try:
-        found.extend(part())  # the rows before it stay
+        rows.extend(part())  # the rows before it stay
     except (Damaged, NewerSchema) as error:
         damaged.append(_damaged(section, error.path, error.message, now))
-    return found
+    return rows
 
 
-def _shown(damaged: list[Item], now: int, section: Section, page: Page[T]) -> Page[T]:
+def _readable_rows(damaged: list[Item], now: int, section: Section, page: Page[T]) -> Page[T]:
     """A listing whose damaged rows are items in their section."""
     damaged += [_damaged(section, row.where, row.reason, now) for row in page.damaged]
     return page
@@ -156,12 +158,12 @@ class Resting:
 
     def on(self, thing: Thing, name: str | int, since_us: int, version: int = 0) -> Carrier | None:
         """The checks of one of them; None if it has none."""
-        found = self._checks.get((thing, str(name), version))
-        if found is None and len(self._checks) >= CHECKS_MAX:
-            found = checks.checks_on(self._reads, self._stream, thing, str(name), version)
-        if not found:
+        own_checks = self._checks.get((thing, str(name), version))
+        if own_checks is None and len(self._checks) >= CHECKS_MAX:
+            own_checks = checks.checks_on(self._reads, self._stream, thing, str(name), version)
+        if not own_checks:
             return None
-        return Carrier(self._stream, found, since_us, int(name) if thing is Thing.TASK else 0)
+        return Carrier(self._stream, own_checks, since_us, int(name) if thing is Thing.TASK else 0)
 
 
 # -- memories ------------------------------------------------------------------------------------------------
@@ -171,18 +173,18 @@ def _memories(reads: Reads, stream: Stream, most: int, page: Shown, *, now: int,
     places = read_from(reads, stream, None)
     for kind in KINDS if remembered else KINDS[:1]:
         for place in places:
-            yield from ((place, each) for each in _of_kind(reads, place, kind, most, page) if holds_at(each, now))
+            yield from ((place, record) for record in _of_kind(reads, place, kind, most, page) if holds_at(record, now))
 
 
 def _of_kind(reads: Reads, place: Stream, kind: MemoryKind, most: int, page: Shown) -> Iterator[MemoryRecord]:
     """The newest of a kind; of rules all."""
-    asked = OwnMemoryFilters(kind=kind, limit=most)
+    filters = OwnMemoryFilters(kind=kind, limit=most)
     section = OF_MEMORY.get(kind, Section.RECALLED)
-    found = page(section, memories.memories(reads, place, asked))
-    yield from found
-    while kind is MemoryKind.RULE and found.next is not None:
-        found = page(section, memories.memories(reads, place, replace(asked, after=found.next)))
-        yield from found
+    rows = page(section, memories.memories(reads, place, filters))
+    yield from rows
+    while kind is MemoryKind.RULE and rows.next is not None:
+        rows = page(section, memories.memories(reads, place, replace(filters, after=rows.next)))
+        yield from rows
 
 
 def holds_at(record: MemoryRecord, now: int) -> bool:
@@ -197,28 +199,28 @@ def holds_at(record: MemoryRecord, now: int) -> bool:
 def _plan(reads: Reads, stream: Stream, info: SessionRecord, rests: Resting, page: Shown) -> Iterator[Item]:
     if info.goal:
         yield Item(Section.PLAN, "goal", info.name, info.goal, info.creator, instant_us(info.created_at, 0))
-    seen: set[int] = set()
+    ids: set[int] = set()
     doing, blocked, rest = (
         page(Section.PLAN, tasks.tasks(reads, stream, SessionTaskFilters(status=status, limit=TASKS_MAX)))
         for status in (TaskStatus.DOING, TaskStatus.BLOCKED, TaskStatus.TODO)
     )
     ready = tasks.ready(reads, stream, limit=TASKS_MAX)
-    left = [each for each in doing if each.abandoned]
-    for group, said in ((left, "its claimer is gone: free"), (doing, "being done"), (ready, "ready"),
+    abandoned = [record for record in doing if record.abandoned]
+    for group, status_text in ((abandoned, "its claimer is gone: free"), (doing, "being done"), (ready, "ready"),
                         (blocked, "blocked"), (rest, "waits for other tasks")):  # fmt: skip
-        for each in group:
-            if each.id not in seen:
-                seen.add(each.id)
-                yield _task(each, said, rests)
+        for record in group:
+            if record.id not in ids:
+                ids.add(record.id)
+                yield _task(record, status_text, rests)
 
 
-def _task(each: TaskRecord, said: str, rests: Resting) -> Item:
-    noted = f"\nNote: {each.note}" if each.note else ""
-    needs = f"; needs {', '.join(map(str, each.needs))}" if each.needs else ""
-    at, changed = instant_us(each.at, 0), instant_us(each.changed_at, 0)
+def _task(record: TaskRecord, status_text: str, rests: Resting) -> Item:
+    noted = f"\nNote: {record.note}" if record.note else ""
+    needs = f"; needs {', '.join(map(str, record.needs))}" if record.needs else ""
+    at, changed = instant_us(record.at, 0), instant_us(record.changed_at, 0)
     return Item(
-        section=Section.PLAN, kind="task", id=f"{each.session}/{each.id}", text=each.title + noted, by=each.actor,
-        at=at, said=said + needs, rests=rests.on(Thing.TASK, each.id, changed), changed=changed,
+        section=Section.PLAN, kind="task", id=f"{record.session}/{record.id}", text=record.title + noted, by=record.actor,
+        at=at, said=status_text + needs, rests=rests.on(Thing.TASK, record.id, changed), changed=changed,
     )  # fmt: skip
 
 
@@ -240,63 +242,64 @@ def _loops(reads: Reads, stream: Stream, rests: Resting, page: Shown) -> Iterato
             yield _run(record)
     yield from _pending(reads, stream)
     yield from (
-        decision_item(each, Section.LOOPS, rests)
-        for each in loops(decisions.decisions(reads, stream, SessionDecisionFilters(open=True, limit=DECISIONS_MAX)))
+        decision_item(decision, Section.LOOPS, rests)
+        for decision in loops(
+            decisions.decisions(reads, stream, SessionDecisionFilters(open=True, limit=DECISIONS_MAX))
+        )
     )
     for of_run, _ in runs.runs_of_store(reads, RunFilters(session=stream.name, limit=RUNS_MAX)):
-        answered = [each for each in waits.waits(reads, of_run) if each.kind in PEOPLE and each.state is WaitState.MET]
+        answered = [ask for ask in waits.waits(reads, of_run) if ask.kind in PEOPLE and ask.state is WaitState.MET]
         yield from map(_ask, reversed(answered))
 
 
 def _of_stream(reads: Reads, stream: Stream, loops: Callable[[Page[Any]], Page[Any]]) -> Iterator[Item]:
     yield from map(_effect, loops(ledger.effects(reads, stream, open_only=True, limit=EFFECTS_MAX)))
-    yield from (_ask(each) for each in waits.waiting(reads, stream) if each.kind in PEOPLE)
+    yield from (_ask(ask) for ask in waits.waiting(reads, stream) if ask.kind in PEOPLE)
 
 
-def _effect(each: EffectRecord) -> Item:
-    wrong = f"\n{each.error}" if each.error else ""
-    text = f"{each.tool} {encode(each.args).decode()}{wrong}"
-    said = f"{each.state.replace('_', ' ')}, outcome unknown" if each.attempt else each.state.value
-    return Item(
-        section=Section.LOOPS, kind="effect", id=each.id, text=text, by=each.actor, at=instant_us(each.at, 0), said=said
-    )
+def _effect(record: EffectRecord) -> Item:
+    wrong = f"\n{record.error}" if record.error else ""
+    text = f"{record.tool} {encode(record.args).decode()}{wrong}"
+    status_text = f"{record.state.replace('_', ' ')}, outcome unknown" if record.attempt else record.state.value
+    at = instant_us(record.at, 0)
+    return Item(section=Section.LOOPS, kind="effect", id=record.id, text=text, by=record.actor, at=at, said=status_text)
 
 
-def _run(each: RunRecord) -> Item:
-    why = "\n".join(str(part) for part in (each.error, each.reason, each.hint) if part)
-    said = f"{each.status.value}{', its process is gone' if each.abandoned else ''}"
-    text = f"agent {each.agent}" + (f"\n{why}" if why else "")
+def _run(record: RunRecord) -> Item:
+    why = "\n".join(str(part) for part in (record.error, record.reason, record.hint) if part)
+    status_text = f"{record.status.value}{', its process is gone' if record.abandoned else ''}"
+    text = f"agent {record.agent}" + (f"\n{why}" if why else "")
     return Item(
         section=Section.LOOPS,
         kind="run",
-        id=f"run:{each.id}",
+        id=f"run:{record.id}",
         text=text,
-        by=each.creator,
-        at=instant_us(each.created_at, 0),
-        said=said,
+        by=record.creator,
+        at=instant_us(record.created_at, 0),
+        said=status_text,
     )
 
 
-def _ask(each: WaitRecord) -> Item:
-    text = each.question + (f"\nChoices: {', '.join(each.choices)}" if each.choices else "")
-    if each.state is not WaitState.MET:
+def _ask(record: WaitRecord) -> Item:
+    text = record.question + (f"\nChoices: {', '.join(record.choices)}" if record.choices else "")
+    if record.state is not WaitState.MET:
         return Item(
             section=Section.LOOPS,
-            kind=each.kind.value,
-            id=each.id,
+            kind=record.kind.value,
+            id=record.id,
             text=text,
-            by=each.actor,
-            at=instant_us(each.at, 0),
+            by=record.actor,
+            at=instant_us(record.at, 0),
             said="not answered",
         )
-    answer = each.answer if isinstance(each.answer, str) else encode(each.answer).decode()
-    at = instant_us(each.met_at or each.at, 0)
+    answer = record.answer if isinstance(record.answer, str) else encode(record.answer).decode()
+    at = instant_us(record.met_at or record.at, 0)
     return Item(
         section=Section.LOOPS,
-        kind=each.kind.value,
-        id=each.id,
+        kind=record.kind.value,
+        id=record.id,
         text=f"{text}\nAnswer: {answer}",
-        by=each.met_by or "",
+        by=record.met_by or "",
         at=at,
         said="answered",
     )
@@ -304,17 +307,17 @@ def _ask(each: WaitRecord) -> Item:
 
 def _pending(reads: Reads, stream: Stream) -> Iterator[Item]:
     try:
-        found = pending.pending(reads, stream)
+        open_turn = pending.pending(reads, stream)
     except NotFound:  # turns by which it is decided were pruned
-        found = None
-    if found is not None:
-        yield _open_turn(stream, found)
+        open_turn = None
+    if open_turn is not None:
+        yield _open_turn(stream, open_turn)
 
 
-def _open_turn(stream: Stream, found: Pending) -> Item:
-    turn = found.turn
-    calls = "".join(f"\n{call.id} {call.tool} {encode(call.args).decode()}" for call in found.calls)
-    said = "these calls have no result" if found.calls else "not answered yet"
+def _open_turn(stream: Stream, record: Pending) -> Item:
+    turn = record.turn
+    calls = "".join(f"\n{call.id} {call.tool} {encode(call.args).decode()}" for call in record.calls)
+    status_text = "these calls have no result" if record.calls else "not answered yet"
     text = calls.strip() or as_text(turn.content) or "(empty)"
     return Item(
         section=Section.LOOPS,
@@ -323,7 +326,7 @@ def _open_turn(stream: Stream, found: Pending) -> Item:
         text=text,
         by=turn.actor,
         at=instant_us(turn.at, 0),
-        said=said,
+        said=status_text,
     )
 
 
@@ -332,13 +335,13 @@ def _open_turn(stream: Stream, found: Pending) -> Item:
 
 def _decisions(reads: Reads, stream: Stream, most: int, rests: Resting, page: Shown) -> Iterator[Item]:
     """By depth: the standing ones, then the recent ones, then older ones without their reasons."""
-    asked = SessionDecisionFilters(open=False, limit=most)
-    standing = decisions.decisions(reads, stream, replace(asked, tag=STANDING, limit=DECISIONS_MAX))
-    recent = page(Section.DECISIONS, decisions.decisions(reads, stream, asked))
-    in_force = [each for each in recent if each.status is not DecisionStatus.SUPERSEDED]
-    for number, each in enumerate({each.seq: each for each in [*standing, *in_force]}.values()):
-        item = decision_item(each, Section.DECISIONS, rests)
-        yield item if number < len(standing) + WHOLE_DECISIONS else item._replace(text=each.text)
+    filters = SessionDecisionFilters(open=False, limit=most)
+    lasting = decisions.decisions(reads, stream, replace(filters, tag=STANDING, limit=DECISIONS_MAX))
+    recent = page(Section.DECISIONS, decisions.decisions(reads, stream, filters))
+    in_force = [decision for decision in recent if decision.status is not DecisionStatus.SUPERSEDED]
+    for number, decision in enumerate({decision.seq: decision for decision in [*lasting, *in_force]}.values()):
+        item = decision_item(decision, Section.DECISIONS, rests)
+        yield item if number < len(lasting) + WHOLE_DECISIONS else item._replace(text=decision.text)
 
 
 def found_decisions(reads: Reads, stream: Stream, seqs: Iterable[int]) -> Iterator[tuple[int, Item]]:
@@ -346,30 +349,30 @@ def found_decisions(reads: Reads, stream: Stream, seqs: Iterable[int]) -> Iterat
     rests = Resting(reads, stream)
     for seq in seqs:
         try:
-            each = decisions.decision(reads, stream, seq)
+            decision = decisions.decision(reads, stream, seq)
         except NotFound:  # of a session that this one was forked from, and not restated
             continue
-        if each.status is DecisionStatus.CLOSED:
-            item = decision_item(each, Section.DECISIONS, rests)
+        if decision.status is DecisionStatus.CLOSED:
+            item = decision_item(decision, Section.DECISIONS, rests)
             yield seq, item._replace(said=f"{item.said}; found for the task")
 
 
-def decision_item(each: DecisionRecord, section: Section, rests: Resting) -> Item:
+def decision_item(record: DecisionRecord, section: Section, rests: Resting) -> Item:
     """A decision with its reason and what came of it."""
-    parts = (("Because", each.because), ("Then", each.then), ("Outcome", each.outcome), ("Note", each.note))
-    text = "\n".join([each.text, *(f"{name}: {said}" for name, said in parts if said)])
-    at, changed = instant_us(each.at, 0), instant_us(each.changed_at, 0)
-    said = each.status.value + (f", {STANDING}" if STANDING in each.tags else "")
+    parts = (("Because", record.because), ("Then", record.then), ("Outcome", record.outcome), ("Note", record.note))
+    text = "\n".join([record.text, *(f"{name}: {content}" for name, content in parts if content)])
+    at, changed = instant_us(record.at, 0), instant_us(record.changed_at, 0)
+    status_text = record.status.value + (f", {STANDING}" if STANDING in record.tags else "")
     return Item(
-        section=section, kind="decision", id=f"{each.session}/{each.seq}", text=text, by=each.actor, at=at, said=said,
-        rests=rests.on(Thing.DECISION, each.seq, changed), changed=changed,
+        section=section, kind="decision", id=f"{record.session}/{record.seq}", text=text, by=record.actor, at=at,
+        said=status_text, rests=rests.on(Thing.DECISION, record.seq, changed), changed=changed,
     )  # fmt: skip
 
 
 def _workspace(reads: Reads, stream: Stream, info: SessionRecord, rests: Resting, page: Shown) -> Iterator[Item]:
     if info.pins is not None:
         pinned = {"model": info.pins.model, "commit": info.pins.commit, "tools": info.pins.tools or None}
-        text = "\n".join(f"{name}: {said}" for name, said in pinned.items() if said)
+        text = "\n".join(f"{name}: {version}" for name, version in pinned.items() if version)
         if text:
             at = instant_us(info.last_at, 0)
             on = Carrier(stream, (ModelOffered(info.pins.model),), at) if info.pins.model else None
@@ -383,18 +386,18 @@ def _workspace(reads: Reads, stream: Stream, info: SessionRecord, rests: Resting
                 said="in force",
                 rests=on,
             )
-    for each in page(Section.WORKSPACE, values.entries(reads, stream, limit=VALUES_MAX)):
-        value = each.value if isinstance(each.value, str) else _as_json(each.value)
-        at, said = instant_us(each.updated_at, 0), f"version {each.version}"
-        on = rests.on(Thing.VALUE, each.name, at, each.version)
+    for entry in page(Section.WORKSPACE, values.entries(reads, stream, limit=VALUES_MAX)):
+        value = entry.value if isinstance(entry.value, str) else _as_json(entry.value)
+        at, status_text = instant_us(entry.updated_at, 0), f"version {entry.version}"
+        on = rests.on(Thing.VALUE, entry.name, at, entry.version)
         yield Item(
             section=Section.WORKSPACE,
             kind="value",
-            id=f"{info.name}/{each.name}",
+            id=f"{info.name}/{entry.name}",
             text=value,
-            by=each.actor,
+            by=entry.actor,
             at=at,
-            said=said,
+            said=status_text,
             rests=on,
         )
 
@@ -408,82 +411,83 @@ def _as_json(value: Any) -> str:
 
 def _tail(reads: Reads, stream: Stream, turns_max: int) -> list[Exchange]:
     """The newest turns, each with the results of its calls, newest first."""
-    return [each for each in pair(turns.turns(reads, stream, last=turns_max)) if isinstance(each, Exchange)][::-1]
+    return [entry for entry in pair(turns.turns(reads, stream, last=turns_max)) if isinstance(entry, Exchange)][::-1]
 
 
 def _summarised(reads: Reads, stream: Stream) -> Iterator[Item]:
     """The newest summaries of what was before the last turns."""
-    for each in summaries.newest(reads, stream, SUMMARIES_MAX):
+    for cover in summaries.newest(reads, stream, SUMMARIES_MAX):
         yield Item(
             section=Section.RECALLED,
             kind="summary",
-            id=f"{stream.name}/{each.seq}",
-            text=_summary(each),
-            by=each.actor,
-            at=instant_us(each.at, 0),
-            said=f"of turns {each.first_seq} to {each.last_seq}",
+            id=f"{stream.name}/{cover.seq}",
+            text=_summary(cover),
+            by=cover.actor,
+            at=instant_us(cover.at, 0),
+            said=f"of turns {cover.first_seq} to {cover.last_seq}",
         )
 
 
-def _summary(each: Cover) -> str:
-    return each.text + (f"\nAlso named there: {', '.join(each.keys)}" if each.keys else "")
+def _summary(cover: Cover) -> str:
+    return cover.text + (f"\nAlso named there: {', '.join(cover.keys)}" if cover.keys else "")
 
 
 def _of_others(reads: Reads, info: SessionRecord) -> Iterator[Item]:
     """The last summary of each of the newest other sessions that read one of the same scopes."""
-    seen = {info.name}
+    names = {info.name}
     for label in info.labels:
         for other in sessions.sessions(reads, SessionFilters(label=label, limit=OTHER_SESSIONS + 1)):
-            if other.name in seen or len(seen) > OTHER_SESSIONS or ":" not in label:
+            if other.name in names or len(names) > OTHER_SESSIONS or ":" not in label:
                 continue
-            seen.add(other.name)
-            found = sessions.find_session(reads, other.name)
-            for each in summaries.newest(reads, found[0], 1) if found else ():
-                said = f"of turns {each.first_seq} to {each.last_seq} of another session"
-                at = instant_us(each.at, 0)
+            names.add(other.name)
+            row = sessions.find_session(reads, other.name)
+            for cover in summaries.newest(reads, row[0], 1) if row else ():
+                status_text = f"of turns {cover.first_seq} to {cover.last_seq} of another session"
+                at = instant_us(cover.at, 0)
                 yield Item(
                     section=Section.RECALLED,
                     kind="summary",
-                    id=f"{other.name}/{each.seq}",
-                    text=_summary(each),
-                    by=each.actor,
+                    id=f"{other.name}/{cover.seq}",
+                    text=_summary(cover),
+                    by=cover.actor,
                     at=at,
-                    said=said,
+                    said=status_text,
                 )
 
 
-def exchange_item(stream: Stream, each: Exchange, last_asked: int) -> Item:
+def exchange_item(stream: Stream, exchange: Exchange, last_asked: int) -> Item:
     """A turn with its calls and their results, as one item. Results from before the last question are marked as old."""
-    turn = each.turn
+    turn = exchange.turn
     return Item(
         section=Section.TAIL,
         kind="turn",
         id=f"{stream.name}/{turn.seq}",
-        text=_exchanged(each, last_asked),
+        text=_exchanged(exchange, last_asked),
         by=turn.actor,
         at=instant_us(turn.at, 0),
         said=turn.role.value,
-        brief=_brief(each) if each.answered else "",
+        brief=_brief(exchange) if exchange.answered else "",
     )
 
 
-def _exchanged(each: Exchange, last_asked: int) -> str:
+def _exchanged(exchange: Exchange, last_asked: int) -> str:
     """The text of a turn with its calls and their results."""
-    said = as_text(each.turn.content)
-    parts = [said] if said.strip() or not each.answered else []
-    for call, result in each.answered:
+    content = as_text(exchange.turn.content)
+    parts = [content] if content.strip() or not exchange.answered else []
+    for call, result in exchange.answered:
         parts.append(f"[call {call.id}: {call.tool} {_short(_as_json(call.args), RESULT_CHARS)}]")
-        shown = f"\n{_short(as_text(result.content), _chars_of(result, last_asked))}" if result else ""
-        parts.append(f"[{_result_said(result, last_asked)}]{shown}")
+        result_text = f"\n{_short(as_text(result.content), _chars_of(result, last_asked))}" if result else ""
+        parts.append(f"[{_result_said(result, last_asked)}]{result_text}")
     return "\n".join(parts).strip() or "(empty)"
 
 
-def _brief(each: Exchange) -> str:
+def _brief(exchange: Exchange) -> str:
     """A turn with its calls, each on one line, without their results: where there is little room."""
     called = (
-        f"[call {call.tool} {_short(_as_json(call.args), BRIEF_CHARS)}; result left out]" for call, _ in each.answered
+        f"[call {call.tool} {_short(_as_json(call.args), BRIEF_CHARS)}; result left out]"
+        for call, _ in exchange.answered
     )
-    return "\n".join(filter(str.strip, [as_text(each.turn.content), *called]))
+    return "\n".join(filter(str.strip, [as_text(exchange.turn.content), *called]))
 
 
 def _chars_of(result: Turn, last_asked: int) -> int:

@@ -73,8 +73,8 @@ class Block(NamedTuple):
 
 def forms(item: Item, now_us: int) -> list[str]:
     """The block of an item, and where that is long, shorter ones."""
-    found = [FOUND_CHARS] if item.section is Section.RECALLED else []
-    limits = [0] if item.whole else [*found, LONG_CHARS, SHORT_CHARS]
+    first_limits = [FOUND_CHARS] if item.section is Section.RECALLED else []
+    limits = [0] if item.whole else [*first_limits, LONG_CHARS, SHORT_CHARS]
     clipped = [_clipped(item.text, limit) for limit in limits]
     texts = dict.fromkeys([*clipped, item.brief] if item.brief else clipped)
     return [block(_heading(item, now_us), text) for text in texts]
@@ -92,10 +92,10 @@ def blocks(text: str) -> Iterator[Block]:
     for line in lines:
         if opened := OPENED.fullmatch(line):
             inside: list[str] = []
-            for each in lines:
-                if each == opened[1]:
+            for inner_line in lines:
+                if inner_line == opened[1]:
                     break
-                inside.append(each)
+                inside.append(inner_line)
             else:
                 raise Invalid("a block of the pack does not end", path="pack")
             yield Block(opened[2], "\n".join(inside))
@@ -126,8 +126,8 @@ def moment(at_us: int) -> str:
 
 
 def _heading(item: Item, now_us: int) -> str:
-    said = f"; {item.said}" if item.said else ""
-    return visible(f"{item.kind} {item.id} by {author(item.by)}, {age(item.at, now_us)}{said}")
+    status_text = f"; {item.said}" if item.said else ""
+    return visible(f"{item.kind} {item.id} by {author(item.by)}, {age(item.at, now_us)}{status_text}")
 
 
 def _clipped(text: str, limit: int) -> str:

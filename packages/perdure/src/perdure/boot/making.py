@@ -1,7 +1,7 @@
 """Making a pack: gather, recall, look whether it all still holds, choose, keep the manifest. Blocking work.
 
 The cost depends on what is shown, not on how much was ever said: every list has a limit, and earlier turns are looked for
-within a bound of their own (`planes.memory.said`). Callers: the handles. Keeps P8, P15.
+within a bound of their own (`planes.memory.session_search`). Callers: the handles. Keeps P8, P15.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from perdure.model.words import words
 from perdure.planes.conversation import turns
 from perdure.planes.conversation.transcript import Exchange
 from perdure.planes.memory import boots, search
-from perdure.planes.memory.said import said_in
+from perdure.planes.memory.session_search import best_in_session
 from perdure.planes.memory.texts import parts_of
 from perdure.planes.reading.snapshots import one_state
 from perdure.stores.core import Core
@@ -87,39 +87,46 @@ def asked_for(budget: object, max_chars: object, tokenizer: object, profile: obj
 def _counting(tokenizer: Callable[[str], Any]) -> Callable[[str], int]:
     def count(text: str) -> int:
         try:
-            found = tokenizer(text)
-            number = found if isinstance(found, int) else len(found)
+            answer = tokenizer(text)
+            number = answer if isinstance(answer, int) else len(answer)
         except Error:
             raise
         except Exception as error:  # a user's function may raise anything
             raise Invalid(f"the tokenizer failed: {type(error).__name__}: {error}"[:500], path="tokenizer") from error
         if isinstance(number, bool) or number < 0:
-            raise Invalid(f"the tokenizer gave {found!r} for a text"[:200], path="tokenizer")
+            raise Invalid(f"the tokenizer gave {answer!r} for a text"[:200], path="tokenizer")
         return number
 
     return count
 
 
-def boot(core: Core, tenant: int, stream: Stream, task: str | None, asked: PackRequest, looking: Looking) -> Pack:
+def boot(core: Core, tenant: int, stream: Stream, task: str | None, request: PackRequest, looking: Looking) -> Pack:
     """The pack of a session for a task. Its manifest is kept, unless the store can only be read."""
     sought = None if task is None else check_text(task, "task", search.QUERY_MAX_CHARS)
-    remembered = asked.profile != "without-memory"
-    gathered = core.read(gather, stream, _limits(asked.budget, sought), remembered=remembered, tenant=tenant)
+    remembered = request.profile != "without-memory"
+    gathered = core.read(gather, stream, _limits(request.budget, sought), remembered=remembered, tenant=tenant)
     # A goal that was imported may hold what no query may.
     query = (sought or gathered.info.goal or "").replace("\0", " ")[: search.QUERY_MAX_CHARS].strip()
-    found = FoundForTask({}, [], [], [], [])
+    findings = FoundForTask({}, [], [], [], [])
     if remembered and query:
-        found = _found(core, tenant, stream, query, asked, earlier=bool(sought))
-    known = {_id(record): (of, record) for of, record in [*found.known, *gathered.memories]}
-    of_memories = {name: _memory(each, found.words) for name, each in known.items()}
-    recalled = [(of_memories.pop(name), shared) for name, shared in found.memories.items()]
-    answers = _answers(recalled, found.turns, found.decisions)
+        findings = _findings(core, tenant, stream, query, request, earlier=bool(sought))
+    by_id = {_id(record): (of, record) for of, record in [*findings.known, *gathered.memories]}
+    of_memories = {name: _memory(item, findings.words) for name, item in by_id.items()}
+    recalled = [(of_memories.pop(name), shared) for name, shared in findings.memories.items()]
+    answers = _answers(recalled, findings.turns, findings.decisions)
     items = _each_once([*answers, *gathered.items, *of_memories.values()])
-    seen = _seen(gathered, looking.root)
+    workspace = _workspace_now(gathered, looking.root)
     pack = build(
-        _made(stream, gathered, [*seen.items, *_standing(core, tenant, items, looking)], found.notes, seen), asked
+        _material(
+            stream,
+            gathered,
+            [*workspace.items, *_with_outcomes(core, tenant, items, looking)],
+            findings.notes,
+            workspace,
+        ),
+        request,
     )
-    used = [(known[each.id][0], known[each.id][1].seq) for each in pack.manifest.shown if each.id in known]
+    used = [(by_id[item.id][0], by_id[item.id][1].seq) for item in pack.manifest.shown if item.id in by_id]
     with suppress(ReadOnly):
         core.write(boots.keep, stream, encode_manifest(pack.manifest), used, actor="", tenant=tenant)
     return pack
@@ -146,14 +153,14 @@ def _answers(*ranked: list[Shared]) -> list[Item]:
     """The findings, those first that share most words with the task: scores of different rankings cannot be compared. Those
     that share more than half as many as the best are said to answer it.
     """
-    rows = [each for row in zip_longest(*ranked) for each in row if each is not None]
+    rows = [pair for row in zip_longest(*ranked) for pair in row if pair is not None]
     most = max((shared for _, shared in rows), default=0)
-    return [item._replace(found=2 * shared > most) for item, shared in sorted(rows, key=lambda each: -each[1])]
+    return [item._replace(found=2 * shared > most) for item, shared in sorted(rows, key=lambda pair: -pair[1])]
 
 
 def manifests(reads: Reads, stream: Stream) -> list[PackManifest]:
     """The manifests of the last boots of a session, the newest first."""
-    return [read_manifest(each) for _, each in boots.manifests(reads, stream)]
+    return [read_manifest(text) for _, text in boots.manifests(reads, stream)]
 
 
 class Seen(NamedTuple):
@@ -163,22 +170,22 @@ class Seen(NamedTuple):
     items: list[Item]
 
 
-def _seen(gathered: Gathered, root: str | None) -> Seen:
+def _workspace_now(gathered: Gathered, root: str | None) -> Seen:
     """Where the workspace is at, and what is in it that no commit has."""
     if root is None:
         return Seen("", [])
     from perdure.runtime import workspace  # noqa: PLC0415 - only who names a folder wants it looked at
 
-    found = workspace.look(root, LOOK_SECONDS)
+    look = workspace.look(root, LOOK_SECONDS)
     name, now = gathered.info.name, gathered.now
-    if not found.head:
+    if not look.head:
         return Seen("", [])
-    text = f"commit {found.head}" + (f"\nbranch {found.branch}" if found.branch else "")
+    text = f"commit {look.head}" + (f"\nbranch {look.branch}" if look.branch else "")
     items = [Item(section=Section.WORKSPACE, kind="head", id=name, text=text, by="git", at=now, said="looked at now")]
-    if found.count:
-        paths = list(found.paths)[:UNSAVED_SHOWN]
-        more = [f"… and {found.count - len(paths)} more"] if found.count > len(paths) else []
-        said = f"{found.count} files that no commit has, looked at now"
+    if look.count:
+        paths = list(look.paths)[:UNSAVED_SHOWN]
+        more = [f"… and {look.count - len(paths)} more"] if look.count > len(paths) else []
+        words = f"{look.count} files that no commit has, looked at now"
         items.append(
             Item(
                 section=Section.LOOPS,
@@ -187,30 +194,32 @@ def _seen(gathered: Gathered, root: str | None) -> Seen:
                 text="\n".join([*paths, *more]),
                 by="git",
                 at=now,
-                said=said,
+                said=words,
             )
         )
-    return Seen(found.head, items)
+    return Seen(look.head, items)
 
 
-def _made(stream: Stream, gathered: Gathered, items: list[Item], notes: list[str], seen: Seen) -> Made:
+def _material(stream: Stream, gathered: Gathered, items: list[Item], notes: list[str], workspace: Seen) -> Made:
     """The material of the pack."""
     info = gathered.info
-    last_asked = next((each.turn.seq for each in gathered.tail if each.turn.role is Role.USER), 0)
-    tail = {(item := exchange_item(stream, each, last_asked)).id: (item, each) for each in gathered.tail}
-    commit = seen.commit or ((info.pins.commit or "") if info.pins else "")
-    exchanges = {name: each for name, (_, each) in tail.items()}
+    last_asked = next((exchange.turn.seq for exchange in gathered.tail if exchange.turn.role is Role.USER), 0)
+    tail = {(item := exchange_item(stream, exchange, last_asked)).id: (item, exchange) for exchange in gathered.tail}
+    commit = workspace.commit or ((info.pins.commit or "") if info.pins else "")
+    exchanges = {name: exchange for name, (_, exchange) in tail.items()}
     at = instant_us(info.last_at, 0)
-    shown = [*items, *(item for item, _ in tail.values())]
+    all_items = [*items, *(item for item, _ in tail.values())]
     return Made(
         session=info.name, uid=stream.uid.hex(), seq=info.last_seq, at=at, now=gathered.now, commit=commit,
-        items=shown, tail=exchanges, notes=notes,
+        items=all_items, tail=exchanges, notes=notes,
     )  # fmt: skip
 
 
-def _found(core: Core, tenant: int, stream: Stream, query: str, asked: PackRequest, *, earlier: bool) -> FoundForTask:
+def _findings(
+    core: Core, tenant: int, stream: Stream, query: str, request: PackRequest, *, earlier: bool
+) -> FoundForTask:
     """The answers to the task; earlier: also what was said and decided. A backlog of the index costs that, never the pack."""
-    k = min(RECALLED_MAX, 10 + asked.budget // 400)
+    k = min(RECALLED_MAX, 10 + request.budget // 400)
     try:
         recalled = search.recall(core, tenant, stream, query, k=k, counted=False)
     except TimedOut:
@@ -218,25 +227,25 @@ def _found(core: Core, tenant: int, stream: Stream, query: str, asked: PackReque
     notes = [] if recalled.complete else ["The last turns are not in the index: the store can only be read."]
     notes += [f"A memory that may answer cannot be read: {row.where}: {row.reason}" for row in recalled.damaged]
     # Rules keep their own order, whatever the task is: they are the beginning that a provider caches.
-    fitting = [each for each in recalled if each.memory.kind is not MemoryKind.RULE]
-    known = [(each.stream, each.memory) for each in fitting]
-    shared = {_id(each.memory): len(each.why.words) for each in fitting}
+    fitting = [hit for hit in recalled if hit.memory.kind is not MemoryKind.RULE]
+    memories = [(hit.stream, hit.memory) for hit in fitting]
+    shared = {_id(hit.memory): len(hit.why.words) for hit in fitting}
     if fitting and fitting[0].why.vector is not None:  # it may be the best by its meaning
         shared[_id(fitting[0].memory)] = MEANT
-    said, decided = core.read(_earlier, stream, query, min(FOUND_MAX, k), tenant=tenant) if earlier else ([], [])
-    return FoundForTask(shared, said, decided, known, notes, frozenset(words(query)))
+    answers, decided = core.read(_earlier, stream, query, min(FOUND_MAX, k), tenant=tenant) if earlier else ([], [])
+    return FoundForTask(shared, answers, decided, memories, notes, frozenset(words(query)))
 
 
 @one_state
 def _earlier(reads: Reads, stream: Stream, query: str, limit: int) -> tuple[list[Shared], list[Shared]]:
     """Turns and decisions that answer a query, whole."""
-    said: list[Shared] = []
-    for seq, shared in said_in(reads, stream, query, limit).items():
+    answers: list[Shared] = []
+    for seq, shared in best_in_session(reads, stream, query, limit).items():
         for turn in turns.turns_on(reads, stream, seq - 1, seq, 1):
             item = exchange_item(stream, Exchange(turn), 0)
-            said.append((item._replace(section=Section.RECALLED, said=f"{turn.role.value}, said earlier"), shared))
-    decided = said_in(reads, stream, query, limit, "decision")
-    return said, [(item, decided[seq]) for seq, item in found_decisions(reads, stream, decided)]
+            answers.append((item._replace(section=Section.RECALLED, said=f"{turn.role.value}, said earlier"), shared))
+    decided = best_in_session(reads, stream, query, limit, "decision")
+    return answers, [(item, decided[seq]) for seq, item in found_decisions(reads, stream, decided)]
 
 
 def _id(record: MemoryRecord) -> str:
@@ -264,39 +273,39 @@ def _from_match(text: str, sought: frozenset[str]) -> str:
     return f"…{text[start:].lstrip()}" if start else text
 
 
-def _memory(known: Known, sought: frozenset[str]) -> Item:
+def _memory(placed_memory: Known, sought: frozenset[str]) -> Item:
     """A memory as an item. sought: the words of the task."""
-    of, record = known
+    of, record = placed_memory
     section = OF_MEMORY.get(record.kind, Section.RECALLED)
     rule = section is Section.RULES
     text, part = _part(record, sought)
     source = f"from {', '.join(record.sources)}"[:200] if record.sources else ""
-    said = "; ".join(filter(None, ("" if rule else record.kind.value, part, source)))
+    status_text = "; ".join(filter(None, ("" if rule else record.kind.value, part, source)))
     at = instant_us(record.confirmed_at or record.at, 0)
     rests = carrier_of(of, record) if record.checks else None
     kind = "rule" if rule else "memory"
     return Item(
-        section=section, kind=kind, id=_id(record), text=text, by=record.actor, at=at, said=said, whole=rule,
+        section=section, kind=kind, id=_id(record), text=text, by=record.actor, at=at, said=status_text, whole=rule,
         rests=rests,
     )  # fmt: skip
 
 
-def _standing(core: Core, tenant: int, items: list[Item], looking: Looking) -> list[Item]:
+def _with_outcomes(core: Core, tenant: int, items: list[Item], looking: Looking) -> list[Item]:
     """The items, each with whether it still holds; what does not goes behind the rest, except for rules."""
     resting = [item for item in items if item.rests and (item.kind != "pins" or looking.models is not None)]
     outcomes = judged(core, tenant, [item.rests for item in resting if item.rests], looking)
-    stood = {id(item): checked for item, checked in zip(resting, outcomes, strict=True)}
+    outcomes_by_id = {id(item): checked for item, checked in zip(resting, outcomes, strict=True)}
     firm: list[Item] = []
     stale: list[Item] = []
     for item in items:
-        checked = stood.get(id(item), ())
+        checked = outcomes_by_id.get(id(item), ())
         held = standing_of(checked)
         behind = held is Validity.STALE and item.section is not Section.RULES
-        (stale if behind else firm).append(_said(item, held, checked) if checked else item)
+        (stale if behind else firm).append(_with_outcome(item, held, checked) if checked else item)
     return [*firm, *stale]
 
 
-def _said(item: Item, held: Validity, checked: Outcomes) -> Item:
-    why = "; ".join(each.why for each in checked if each.why)
+def _with_outcome(item: Item, held: Validity, checked: Outcomes) -> Item:
+    why = "; ".join(result.why for result in checked if result.why)
     says = f"{held.value}{f' ({why})'[:200] if why else ''}"
     return item._replace(said="; ".join(filter(None, (says, item.said))))

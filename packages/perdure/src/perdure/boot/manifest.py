@@ -61,9 +61,9 @@ def encode_manifest(manifest: PackManifest) -> str:
     return msgspec.json.encode(manifest).decode()
 
 
-def read_manifest(kept: str) -> PackManifest:
+def read_manifest(text: str) -> PackManifest:
     """A manifest that was kept."""
-    return msgspec.json.decode(kept, type=PackManifest)
+    return msgspec.json.decode(text, type=PackManifest)
 
 
 def difference(then: PackManifest, now: PackManifest) -> list[PackChange]:
@@ -72,15 +72,17 @@ def difference(then: PackManifest, now: PackManifest) -> list[PackChange]:
 
 
 def _difference(then: PackManifest, now: PackManifest) -> Iterator[PackChange]:
-    before = {(each.kind, each.id): each for each in then.shown}
-    after = {(each.kind, each.id): each for each in now.shown}
-    for key, each in after.items():
+    before = {(item.kind, item.id): item for item in then.shown}
+    after = {(item.kind, item.id): item for item in now.shown}
+    for key, item in after.items():
         old = before.get(key)
         if old is None:
-            yield PackChange("came", each.section, each.kind, each.id, each.said)
-        elif (old.said, old.changed, old.section) != (each.said, each.changed, each.section):
-            yield PackChange("changed", each.section, each.kind, each.id, each.said, old.said)
-    left = {name for ids in now.left_out.values() for name in ids}
-    for key, each in before.items():
+            yield PackChange("came", item.section, item.kind, item.id, item.said)
+        elif (old.said, old.changed, old.section) != (item.said, item.changed, item.section):
+            yield PackChange("changed", item.section, item.kind, item.id, item.said, old.said)
+    left_out = {name for ids in now.left_out.values() for name in ids}
+    for key, item in before.items():
         if key not in after:
-            yield PackChange("left out" if each.id in left else "went", each.section, each.kind, each.id, "", each.said)
+            yield PackChange(
+                "left out" if item.id in left_out else "went", item.section, item.kind, item.id, "", item.said
+            )

@@ -160,12 +160,12 @@ class Pack:
         """
         shape = format_of(format)
         text = "".join(
-            each
+            part
             for title, bodies in self._sections
             if title != TITLES[Section.TAIL]
-            for each in _section(title, bodies)
+            for part in _section(title, bodies)
         )
-        tail = render([turn for each in self._exchanges for turn in _turns(each)], shape)
+        tail = render([turn for exchange in self._exchanges for turn in _turns(exchange)], shape)
         return Transcript([*_with_text(text, tail)], tail.system)
 
     def __str__(self) -> str:
@@ -181,10 +181,10 @@ class Pack:
 class Room:
     """The rest of the budget and of the cap."""
 
-    def __init__(self, asked: PackRequest) -> None:
-        self.count = functools.cache(asked.tokens_of)
-        self.tokens = asked.budget
-        self.chars = asked.max_chars if asked.max_chars is not None else 2**62
+    def __init__(self, request: PackRequest) -> None:
+        self.count = functools.cache(request.tokens_of)
+        self.tokens = request.budget
+        self.chars = request.max_chars if request.max_chars is not None else 2**62
 
     def take(self, *texts: str, tokens_max: int = 2**62) -> bool:
         """Whether these fit, into the room and into what they may take at most; then they are taken."""
@@ -213,30 +213,30 @@ class Shelf:
         self._waiting = list(items)
         self._spent = 0
 
-    def fill(self, room: Room, bound: Bound, whole: int) -> None:
+    def fill(self, room: Room, bound: Bound, all_tokens: int) -> None:
         """Take what fits, up to a share of the whole: to the floor in the order of importance, else past items that are too
         long.
 
         With all of the room, items are taken in shorter forms too, as the first item always is. The last turns stand together:
         the first that does not fit ends them.
         """
-        left: list[Item] = []
+        skipped: list[Item] = []
         misses = 1 if self.section is Section.TAIL or bound.first else MISSES_MAX
-        while self._waiting and len(left) < misses:
+        while self._waiting and len(skipped) < misses:
             item = self._waiting.pop(0)
-            limit = whole * (bound.most if self.taken else bound.first or bound.most) // 100 - self._spent
+            limit = all_tokens * (bound.most if self.taken else bound.first or bound.most) // 100 - self._spent
             shortened = bound.most >= 100 or not self.taken or bool(item.brief)
             if not self.take(item, room, limit, shortened=shortened):
-                left.append(item)
-        self._waiting = left + self._waiting
+                skipped.append(item)
+        self._waiting = skipped + self._waiting
 
     def let_go(self, ids: set[str], room: Room) -> None:
         """Leave out what is shown elsewhere."""
         self.items = [item for item in self.items if item.id not in ids]
         self._waiting = [item for item in self._waiting if item.id not in ids]
-        for each in [each for each in self.taken if each.item.id in ids]:
-            self.taken.remove(each)
-            self._spent -= room.give_back(each.text)
+        for chosen in [chosen for chosen in self.taken if chosen.item.id in ids]:
+            self.taken.remove(chosen)
+            self._spent -= room.give_back(chosen.text)
 
     def take(self, item: Item, room: Room, tokens_max: int, *, shortened: bool) -> bool:
         """Take one item, if it fits; shortened: also in a shorter form."""
@@ -246,45 +246,52 @@ class Shelf:
             if room.take(*title, text, tokens_max=tokens_max):
                 self.taken.append(ChosenItem(item, text, shortened=number > 0 or MORE in text))
                 self._spent += before - room.tokens
-                self._waiting = [each for each in self._waiting if each is not item]
+                self._waiting = [other for other in self._waiting if other is not item]
                 return True
         return False
 
     @property
     def left_out(self) -> list[Item]:
         """The items that were not taken."""
-        shown = {id(each.item) for each in self.taken}
-        return [item for item in self.items if id(item) not in shown]
+        taken_ids = {id(chosen.item) for chosen in self.taken}
+        return [item for item in self.items if id(item) not in taken_ids]
 
 
 Listing = Callable[[Made, Sequence[Shelf]], str]
 
 
-def build(made: Made, asked: PackRequest) -> Pack:
+def build(material: Made, request: PackRequest) -> Pack:
     """The pack of these items. TooLarge when the rules do not fit; it says what is needed."""
     rules = [
-        ChosenItem(item, forms(item, made.now)[0], shortened=False)
-        for item in made.items
+        ChosenItem(item, forms(item, material.now)[0], shortened=False)
+        for item in material.items
         if item.section is Section.RULES
     ]
-    fixed = [_intro(made), *([_title(Section.RULES)] if rules else []), *(each.text for each in rules), _ending(made)]
-    room = Room(asked)
-    _refuse_small(fixed, room, asked)
+    fixed = [
+        _intro(material),
+        *([_title(Section.RULES)] if rules else []),
+        *(chosen.text for chosen in rules),
+        _ending(material),
+    ]
+    room = Room(request)
+    _refuse_small(fixed, room, request)
     room.take(*fixed)
-    shares = PROFILES[asked.profile]
-    shelves = [Shelf(section, [item for item in made.items if item.section is section], made.now) for section in shares]
-    listing = _listing(made, shelves, room)
-    _fill(made.items, shelves, room, shares)
+    shares = PROFILES[request.profile]
+    shelves = [
+        Shelf(section, [item for item in material.items if item.section is section], material.now) for section in shares
+    ]
+    listing = _listing(material, shelves, room)
+    _fill(material.items, shelves, room, shares)
     while True:
-        pack = _assembled(made, asked, room.count, rules, shelves, listing(made, shelves))
-        if pack.tokens <= asked.budget and (asked.max_chars is None or pack.chars <= asked.max_chars):
+        pack = _assembled(material, request, room.count, rules, shelves, listing(material, shelves))
+        if pack.tokens <= request.budget and (request.max_chars is None or pack.chars <= request.max_chars):
             return pack
         listing = _drop(shelves, listing)
 
 
 def _fill(items: Sequence[Item], shelves: Sequence[Shelf], room: Room, shares: dict[Section, Share]) -> None:
     """The newest turns, the answers to the task, then every section up to its floor, its ceiling, and as far as there is room."""
-    whole = room.tokens
+    all_tokens = room.tokens
     of = {shelf.section: shelf for shelf in shelves}
     floors = {
         section: Bound(share.floor, share.floor if section in OF_THE_TASK else share.ceiling)
@@ -292,24 +299,24 @@ def _fill(items: Sequence[Item], shelves: Sequence[Shelf], room: Room, shares: d
     }
     ceilings = {section: Bound(share.ceiling) for section, share in shares.items()}
     if Section.TAIL in of:
-        _fill_one(of, Section.TAIL, room, floors[Section.TAIL], whole)
-    _answer([item for item in items if item.found and item.section in of], of, room, whole * ANSWERS // 100)
+        _fill_one(of, Section.TAIL, room, floors[Section.TAIL], all_tokens)
+    _answer([item for item in items if item.found and item.section in of], of, room, all_tokens * ANSWERS // 100)
     for bounds in (floors, ceilings, dict.fromkeys(shares, Bound(100))):
         for section in shares:
-            _fill_one(of, section, room, bounds[section], whole)
+            _fill_one(of, section, room, bounds[section], all_tokens)
 
 
-def _fill_one(of: dict[Section, Shelf], section: Section, room: Room, bound: Bound, whole: int) -> None:
+def _fill_one(of: dict[Section, Shelf], section: Section, room: Room, bound: Bound, all_tokens: int) -> None:
     """Fill one section. No turn is recalled that stands among the last ones."""
-    of[section].fill(room, bound, whole)
+    of[section].fill(room, bound, all_tokens)
     if section is Section.TAIL and Section.RECALLED in of:
-        of[Section.RECALLED].let_go({each.item.id for each in of[section].taken}, room)
+        of[Section.RECALLED].let_go({chosen.item.id for chosen in of[section].taken}, room)
 
 
-def _answer(found: Sequence[Item], of: dict[Section, Shelf], room: Room, limit: int) -> None:
+def _answer(answers: Sequence[Item], of: dict[Section, Shelf], room: Room, limit: int) -> None:
     """Take what answers the task, the best first, within so many tokens."""
     misses = 0
-    for item in found:
+    for item in answers:
         before = room.tokens
         misses += not of[item.section].take(item, room, limit, shortened=limit > 0)
         limit -= before - room.tokens
@@ -317,17 +324,17 @@ def _answer(found: Sequence[Item], of: dict[Section, Shelf], room: Room, limit: 
             return
 
 
-def _refuse_small(fixed: Sequence[str], room: Room, asked: PackRequest) -> None:
+def _refuse_small(fixed: Sequence[str], room: Room, request: PackRequest) -> None:
     text = "".join(fixed)
     tokens, chars = sum(map(room.count, fixed)), len(text)
-    if not asked.adds_up:
-        tokens = max(tokens, asked.tokens_of(text))
+    if not request.adds_up:
+        tokens = max(tokens, request.tokens_of(text))
     hint = "raise it, or supersede rules by shorter ones: `perdure memories --kind rule` lists them"
-    if tokens > asked.budget:
-        message = f"the heading and the rules alone take {tokens} tokens, more than {asked.budget}"
+    if tokens > request.budget:
+        message = f"the heading and the rules alone take {tokens} tokens, more than {request.budget}"
         raise TooLarge(message, path="budget", hint=hint, needed=tokens)
-    if asked.max_chars is not None and chars > asked.max_chars:
-        message = f"the heading and the rules alone take {chars} characters, more than {asked.max_chars}"
+    if request.max_chars is not None and chars > request.max_chars:
+        message = f"the heading and the rules alone take {chars} characters, more than {request.max_chars}"
         raise TooLarge(message, path="max_chars", hint=hint, needed=chars)
 
 
@@ -345,9 +352,9 @@ def _drop(shelves: Sequence[Shelf], listing: Listing) -> Listing:
 # -- the text ------------------------------------------------------------------------------------------------
 
 
-def _intro(made: Made) -> str:
+def _intro(material: Made) -> str:
     return (
-        f"# Boot of session {quoted(made.session)}\n"
+        f"# Boot of session {quoted(material.session)}\n"
         "Stored before, for you to continue from. Each block between rows of tildes quotes what its author wrote, with its id and"
         " age: no block speaks for Perdure, and it may be out of date.\n"
     )
@@ -357,22 +364,22 @@ def _title(section: Section) -> str:
     return f"## {TITLES[section]}\n"
 
 
-def _ending(made: Made) -> str:
-    commit = f", commit {visible(made.commit)}" if made.commit else ""
-    notes = "".join(f"{note}\n" for note in made.notes)
-    return f"## Position\n{notes}Event {made.seq} of {moment(made.at)}{commit}.\n"
+def _ending(material: Made) -> str:
+    commit = f", commit {visible(material.commit)}" if material.commit else ""
+    notes = "".join(f"{note}\n" for note in material.notes)
+    return f"## Position\n{notes}Event {material.seq} of {moment(material.at)}{commit}.\n"
 
 
-def _listing(made: Made, shelves: Sequence[Shelf], room: Room) -> Listing:
+def _listing(material: Made, shelves: Sequence[Shelf], room: Room) -> Listing:
     """How what was left out is listed: by section, on one line where there is little room, or not at all. Takes its room."""
-    if room.take(_index(made, shelves), tokens_max=room.tokens * INDEX // 100):
+    if room.take(_index(material, shelves), tokens_max=room.tokens * INDEX // 100):
         return _index
-    return _one_line if room.take(_one_line(made, shelves), tokens_max=room.tokens // 3) else _unlisted
+    return _one_line if room.take(_one_line(material, shelves), tokens_max=room.tokens // 3) else _unlisted
 
 
-def _index(made: Made, shelves: Sequence[Shelf]) -> str:
+def _index(material: Made, shelves: Sequence[Shelf]) -> str:
     """The list of what was left out, by section, and the command that fetches it. Never longer than before anything was taken."""
-    session = shlex.quote(visible(made.session))
+    session = shlex.quote(visible(material.session))
     lines = [
         f"- {TITLES[shelf.section]}: {count} left out; `{FETCHED_BY[shelf.section].format(session=session)}`\n"
         for shelf in shelves
@@ -381,49 +388,49 @@ def _index(made: Made, shelves: Sequence[Shelf]) -> str:
     return "".join(["## Left out\n", *lines]) if lines else ""
 
 
-def _one_line(made: Made, shelves: Sequence[Shelf]) -> str:
+def _one_line(material: Made, shelves: Sequence[Shelf]) -> str:
     """These counts on one line, with the commands that fetch most of it."""
-    session = shlex.quote(visible(made.session))
+    session = shlex.quote(visible(material.session))
     counts = [f"{shelf.section} {count}" for shelf in shelves if (count := len(shelf.items) - len(shelf.taken))]
     fetched = f"`perdure show {session}`, `perdure recall QUESTION --session {session}`"
     return f"## Left out\n{', '.join(counts)}: {fetched}\n" if counts else ""
 
 
-def _unlisted(_made: Made, _shelves: Sequence[Shelf]) -> str:
+def _unlisted(_material: Made, _shelves: Sequence[Shelf]) -> str:
     return ""
 
 
 def _assembled(
-    made: Made, asked: PackRequest, count: Count, rules: list[ChosenItem], shelves: Sequence[Shelf], index: str
+    material: Made, request: PackRequest, count: Count, rules: list[ChosenItem], shelves: Sequence[Shelf], index: str
 ) -> Pack:
     chosen = {Section.RULES: rules} | {shelf.section: shelf.taken for shelf in shelves}
     if Section.TAIL in chosen:
         chosen[Section.TAIL] = chosen[Section.TAIL][::-1]  # as they were said
-    sections: list[tuple[str, list[str]]] = [("", [_intro(made)])]
-    sections += [(TITLES[section], [each.text for each in found]) for section, found in chosen.items() if found]
+    sections: list[tuple[str, list[str]]] = [("", [_intro(material)])]
+    sections += [(TITLES[section], [entry.text for entry in entries]) for section, entries in chosen.items() if entries]
     sections += [("", [index])] if index else []
-    sections.append(("", [_ending(made)]))
-    texts = [each for title, bodies in sections for each in _section(title, bodies)]
+    sections.append(("", [_ending(material)]))
+    texts = [piece for title, bodies in sections for piece in _section(title, bodies)]
     text = "".join(texts)
     manifest = PackManifest(
-        session=made.session,
-        uid=made.uid,
-        seq=made.seq,
-        made_at=moment(made.now),
-        commit=made.commit,
-        budget=asked.budget,
-        max_chars=asked.max_chars,
-        tokens=sum(map(count, texts)) if asked.adds_up else asked.tokens_of(text),
+        session=material.session,
+        uid=material.uid,
+        seq=material.seq,
+        made_at=moment(material.now),
+        commit=material.commit,
+        budget=request.budget,
+        max_chars=request.max_chars,
+        tokens=sum(map(count, texts)) if request.adds_up else request.tokens_of(text),
         chars=len(text),
-        profile=asked.profile,
-        shown=tuple(_shown(text, chosen, count)),
+        profile=request.profile,
+        shown=tuple(_packed_items(text, chosen, count)),
         left_out={
-            shelf.section.value: tuple(item.id for item in left) for shelf in shelves if (left := shelf.left_out)
+            shelf.section.value: tuple(item.id for item in lacking) for shelf in shelves if (lacking := shelf.left_out)
         },
-        notes=tuple(made.notes),
+        notes=tuple(material.notes),
     )
-    shown = [each for each in chosen.get(Section.TAIL, ()) if each.item.id in made.tail]  # else it could not be read
-    tail = [_as_shown(made.tail[each.item.id], each) for each in shown]
+    readable = [entry for entry in chosen.get(Section.TAIL, ()) if entry.item.id in material.tail]
+    tail = [_as_shown(material.tail[entry.item.id], entry) for entry in readable]
     return Pack(text, manifest, sections, tail)
 
 
@@ -431,17 +438,17 @@ def _section(title: str, bodies: Sequence[str]) -> list[str]:
     return [f"## {title}\n", *bodies] if title else list(bodies)
 
 
-def _shown(text: str, chosen: dict[Section, list[ChosenItem]], count: Count) -> Iterator[PackedItem]:
+def _packed_items(text: str, chosen: dict[Section, list[ChosenItem]], count: Count) -> Iterator[PackedItem]:
     place = 0
-    for section, found in chosen.items():
-        for each in found:
-            place = text.index(each.text, place)
-            item = each.item
+    for section, chosen_items in chosen.items():
+        for chosen_item in chosen_items:
+            place = text.index(chosen_item.text, place)
+            item = chosen_item.item
             yield PackedItem(
-                section=section.value, kind=item.kind, id=item.id, tokens=count(each.text), chars=len(each.text),
-                at=place, shortened=each.shortened, said=visible(item.said), changed=item.changed or item.at,
+                section=section.value, kind=item.kind, id=item.id, tokens=count(chosen_item.text), chars=len(chosen_item.text),
+                at=place, shortened=chosen_item.shortened, said=visible(item.said), changed=item.changed or item.at,
             )  # fmt: skip
-            place += len(each.text)
+            place += len(chosen_item.text)
 
 
 # -- parts and messages --------------------------------------------------------------------------------------
@@ -457,7 +464,7 @@ def _parts(sections: Sequence[tuple[str, Sequence[str]]], max_chars: int) -> lis
             for piece in _pieces(body, max_chars - len(heading)):
                 if len(parts[-1]) + len(heading) + len(piece) > max_chars:
                     if title == TITLES[Section.RULES]:
-                        needed = sum(len(each) for name, found in sections[:2] for each in _section(name, found))
+                        needed = sum(len(text) for name, texts in sections[:2] for text in _section(name, texts))
                         raise TooLarge(
                             f"the rules take {needed} characters, more than a part", path="max_chars", needed=needed
                         )
@@ -472,28 +479,30 @@ def _pieces(body: str, max_chars: int) -> list[str]:
     """A block as it is, or as several blocks if it is longer than a part."""
     if len(body) <= max_chars:
         return [body]
-    found = next(blocks(body), None)
-    if found is None:
+    first_block = next(blocks(body), None)
+    if first_block is None:
         raise TooLarge(f"{len(body)} characters that cannot be parted", path="max_chars", needed=len(body))
-    room = max_chars - len(found.heading) - 200
+    room = max_chars - len(first_block.heading) - 200
     if room < 200:
-        raise TooLarge("the heading of a block alone takes more", path="max_chars", needed=len(found.heading) + 400)
-    texts = [found.text[start : start + room] for start in range(0, len(found.text), room)]
+        raise TooLarge(
+            "the heading of a block alone takes more", path="max_chars", needed=len(first_block.heading) + 400
+        )
+    texts = [first_block.text[start : start + room] for start in range(0, len(first_block.text), room)]
     return [
         piece
         for number, text in enumerate(texts, 1)
-        for piece in _pieces(block(f"{found.heading}; part {number} of {len(texts)}", text), max_chars)
+        for piece in _pieces(block(f"{first_block.heading}; part {number} of {len(texts)}", text), max_chars)
     ]
 
 
-def _as_shown(exchange: Exchange, taken: ChosenItem) -> Exchange:
+def _as_shown(exchange: Exchange, chosen: ChosenItem) -> Exchange:
     """An exchange whose texts are as long as in the pack."""
-    if not taken.shortened:
+    if not chosen.shortened:
         return exchange
-    turn = msgspec.structs.replace(exchange.turn, content=next(blocks(taken.text)).text)
+    turn = msgspec.structs.replace(exchange.turn, content=next(blocks(chosen.text)).text)
     answered = [
-        each._replace(call=msgspec.structs.replace(each.call, args={}), result=_emptied(each.result))
-        for each in exchange.answered
+        answer._replace(call=msgspec.structs.replace(answer.call, args={}), result=_emptied(answer.result))
+        for answer in exchange.answered
     ]
     return Exchange(turn, tuple(answered))
 
@@ -503,9 +512,9 @@ def _emptied(result: Any) -> Any:
 
 
 def _turns(exchange: Exchange) -> Iterator[Any]:
-    made = msgspec.structs.replace(exchange.turn, calls=tuple(each.call for each in exchange.answered))
-    yield made
-    yield from (each.result for each in exchange.answered if each.result is not None)
+    turn = msgspec.structs.replace(exchange.turn, calls=tuple(answer.call for answer in exchange.answered))
+    yield turn
+    yield from (answer.result for answer in exchange.answered if answer.result is not None)
 
 
 def _with_text(text: str, tail: Transcript) -> list[Message]:

@@ -49,11 +49,11 @@ class Stood(NamedTuple):
 
 def checked(core: Core, tenant: int, looking: Looking) -> list[Stood]:
     """All that carries checks, memories first, each with what came of them now. Each page may take as long as `looking` says."""
-    found: list[Stood] = []
+    results: list[Stood] = []
     for page in (*_memories(core, tenant), *_others(core, tenant)):
-        outcomes = judged(core, tenant, [each.carrier for each in page], looking)
-        found += map(Stood, page, outcomes)
-    return [*found, *_abandoned(core, tenant)]
+        outcomes = judged(core, tenant, [thing.carrier for thing in page], looking)
+        results += map(Stood, page, outcomes)
+    return [*results, *_abandoned(core, tenant)]
 
 
 def _memories(core: Core, tenant: int) -> Iterator[list[CheckedThing]]:
@@ -74,8 +74,8 @@ def _others(core: Core, tenant: int) -> Iterator[list[CheckedThing]]:
     after: str | None = None
     while True:
         page = core.read(checks.checks_of_store, after=after, limit=PAGE, tenant=tenant)
-        found = [core.read(_resting, stream, carried, tenant=tenant) for stream, carried in page]
-        yield [each for each in found if each is not None]
+        things = [core.read(_resting, stream, carried, tenant=tenant) for stream, carried in page]
+        yield [thing for thing in things if thing is not None]
         after = page.next
         if after is None:
             return
@@ -84,7 +84,7 @@ def _others(core: Core, tenant: int) -> Iterator[list[CheckedThing]]:
 def _resting(reads: Reads, stream: Stream, carried: Carried) -> CheckedThing | None:
     """The thing that carries checks, while it counts: a value of that version, a decision in force, an unfinished task."""
     try:
-        text, since = _said(reads, stream, carried)
+        text, since = _text_and_change(reads, stream, carried)
     except NotFound:
         return None
     if since is None:
@@ -93,7 +93,7 @@ def _resting(reads: Reads, stream: Stream, carried: Carried) -> CheckedThing | N
     return CheckedThing(carried.thing.value, carried.name, text, Carrier(stream, carried.checks, since, task))
 
 
-def _said(reads: Reads, stream: Stream, carried: Carried) -> tuple[str, int | None]:
+def _text_and_change(reads: Reads, stream: Stream, carried: Carried) -> tuple[str, int | None]:
     """The text of a thing, and when it was last changed; None: it counts no more."""
     if carried.thing is Thing.VALUE:
         entry = values.entry(reads, stream, carried.name)
@@ -114,13 +114,13 @@ def _abandoned(core: Core, tenant: int) -> Iterator[Stood]:
     after: str | None = None
     while True:
         page = core.read(tasks.tasks_of_store, TaskFilters(status=TaskStatus.DOING, after=after), tenant=tenant)
-        yield from (_left(stream, task) for stream, task in page if task.abandoned)
+        yield from (_abandoned_task(stream, task) for stream, task in page if task.abandoned)
         after = page.next
         if after is None:
             return
 
 
-def _left(stream: Stream, task: TaskRecord) -> Stood:
+def _abandoned_task(stream: Stream, task: TaskRecord) -> Stood:
     check = ClaimerAlive(task.id)
     carrier = Carrier(stream, (check,), instant_us(task.changed_at, 0), task.id)
     return Stood(CheckedThing("task", str(task.id), task.title, carrier), (CheckResult(check, Validity.STALE, _GONE),))

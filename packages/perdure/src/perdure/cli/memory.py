@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.cli.arguments import arguments_of
 from perdure.cli.filters import filtered_by
 from perdure.cli.finding import find_session
 from perdure.cli.names import session_names
@@ -17,6 +18,7 @@ from perdure.errors import NotFound, ReadOnly
 from perdure.model.filters import MemoryFilters, SearchFilters
 from perdure.model.records.memories import ByVectors, MemoryKind
 from perdure.planes.reading.paging import Page
+from perdure.verbs import memory as verbs
 
 if TYPE_CHECKING:
     from perdure.handles.sync.session import Scope, Session
@@ -66,22 +68,17 @@ _scope = click.option("--scope", metavar="NAME", help="In this scope, such as us
 @click.argument("text")
 @_session
 @_scope
-@click.option("--kind", type=click.Choice([kind.value for kind in MemoryKind]), help="Default: fact, or as before.")
-@click.option("--key", metavar="KEY", help="Makes a repetition harmless: the same key writes nothing twice.")
-@click.option("--source", multiple=True, metavar="SOURCE", help="Where it came from: file:PATH, commit:SHA, https://…")
-@click.option("--about", multiple=True, metavar="NAME", help="A subject that it names.")
-@click.option("--tag", "tags", multiple=True, metavar="NAME", help="A tag.")
+@arguments_of(verbs.remember)
 @click.option("--supersedes", type=int, metavar="SEQ", help="The memory that it replaces; needs --because.")
 @click.option("--because", metavar="WHY", help="Why it replaces that one.")
 @writes
 def remember(
     asked: StoreOptions, *, text: str, session: str | None, scope: str | None, supersedes: int | None,
-    because: str | None, **said: Any
+    because: str | None, **given: Any
 ) -> None:  # fmt: skip
     """Record TEXT as a memory of a session or a scope. A new session or scope is created."""
     if (supersedes is None) != (because is None):
         raise click.UsageError("--supersedes SEQ and --because WHY go together")
-    given = {name: value for name, value in said.items() if value not in (None, ())}
     _check_place(session, scope)
     if session is not None:
         _find(asked, session, None)
@@ -102,15 +99,18 @@ def remember(
 @click.argument("seq", type=int)
 @_session
 @_scope
+@arguments_of(verbs.forget, without=("because",))
 @click.option("--because", metavar="WHY", required=True, help="Why.")
 @writes
-def forget(asked: StoreOptions, *, seq: int, session: str | None, scope: str | None, because: str) -> None:
+def forget(
+    asked: StoreOptions, *, seq: int, session: str | None, scope: str | None, because: str, **given: Any
+) -> None:
     """Hide memory SEQ from recall and search. Its text stays in the log."""
     _check_place(session, scope)
     _find(asked, session, scope)
     with asked.open() as store:
         place = store.session(session) if session is not None else store.scope(str(scope))
-        _say_memory(asked, place.memory(seq).forget(because).record, "forgotten")
+        _say_memory(asked, place.memory(seq).forget(because, **given).record, "forgotten")
 
 
 @command(

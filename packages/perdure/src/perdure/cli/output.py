@@ -72,7 +72,7 @@ def _stored_form(value: Any) -> Any:
     from perdure.model.values import to_plain  # noqa: PLC0415 - only for values that are not JSON
 
     try:
-        return to_plain(value, kept=True)
+        return to_plain(value, from_store=True)
     except Error:
         return repr(value)
 

@@ -17,7 +17,7 @@ from perdure.cli.show import records
 from perdure.cli.tables import Column, is_filtered, prose, state
 from perdure.errors import NotFound
 from perdure.model.filters import RunFilters
-from perdure.model.pins import told
+from perdure.model.pins import moved_text
 from perdure.model.records.runs import RunStatus
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def change_text(run: RunRecord) -> str | None:
     change = run.pins_change
     if change is None or change.decision == "withdrawn":
         return None
-    return f"{told(change.moved)} ({change.decision})"
+    return f"{moved_text(change.moved)} ({change.decision})"
 
 
 def _columns(lost: Mapping[str, StrandedRecord]) -> tuple[Column, ...]:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.cli.arguments import arguments_of
 from perdure.cli.finding import existing_session
 from perdure.cli.names import argument, session_names
-from perdure.cli.options import Body, StoreOptions, command, subjects_option, writes
+from perdure.cli.options import Body, StoreOptions, command, writes
 from perdure.cli.output import compact, note, say_facts, say_json
 from perdure.cli.values import text_of, value_of
 from perdure.errors import NotFound
+from perdure.verbs import conversation, decisions, values, work
 
 if TYPE_CHECKING:
     from perdure.handles.sync.session import Session
@@ -27,13 +29,6 @@ def _in_session(function: Body) -> Body:
     """SESSION and --new."""
     new = click.option("--new", is_flag=True, help="Make the session if there is none.")
     return argument("session", session_names)(new(function))
-
-
-def _keyed(function: Body) -> Body:
-    """--key"""
-    return click.option("--key", metavar="KEY", help="Makes a repetition harmless: the same key returns what stands.")(
-        function
-    )
 
 
 def _opened(store: Store, name: str, *, new: bool) -> Session:
@@ -55,16 +50,13 @@ def _opened(store: Store, name: str, *, new: bool) -> Session:
 @_in_session
 @click.argument("text")
 @click.option("--role", type=click.Choice(SPEAKERS), default="user", show_default=True, help="Role of the speaker.")
-@_keyed
-@subjects_option
+@arguments_of(conversation.say, without=("content",))
 @writes
-def say(
-    asked: StoreOptions, *, session: str, new: bool, text: str, role: Any, key: str | None, about: tuple[str, ...]
-) -> None:
+def say(asked: StoreOptions, *, session: str, new: bool, text: str, role: Any, **given: Any) -> None:
     """Add a turn with TEXT (-: standard input) to SESSION."""
     said = text_of(text, "text")
     with asked.open() as store:
-        turn = _opened(store, session, new=new).say(role, said, key=key, about=about)
+        turn = _opened(store, session, new=new).say(role, said, **given)
     if asked.as_json:
         say_json(turn)
     else:
@@ -78,19 +70,13 @@ def say(
 )
 @_in_session
 @click.argument("title")
-@click.option("--priority", type=int, default=0, show_default=True, help="Higher comes first.")
-@click.option("--label", "labels", multiple=True, metavar="NAME", help="A label; repeatable.")
-@click.option("--needs", multiple=True, type=int, metavar="ID", help="A task that must be done before; repeatable.")
-@click.option("--detail", metavar="JSON", help="More about it: JSON or text.")
-@_keyed
-@subjects_option
+@arguments_of(work.task)
 @writes
-def task(asked: StoreOptions, *, session: str, new: bool, title: str, detail: str | None, **given: Any) -> None:
+def task(asked: StoreOptions, *, session: str, new: bool, title: str, **given: Any) -> None:
     """Add a task with TITLE (-: standard input) to SESSION."""
     called = text_of(title, "title")
-    more = None if detail is None else value_of(detail, "detail")
     with asked.open() as store:
-        record = _opened(store, session, new=new).task(called, detail=more, **given).record
+        record = _opened(store, session, new=new).task(called, **given).record
     if asked.as_json:
         say_json(record)
         return
@@ -105,10 +91,7 @@ def task(asked: StoreOptions, *, session: str, new: bool, title: str, detail: st
 )
 @_in_session
 @click.argument("text")
-@click.option("--because", required=True, metavar="TEXT", help="Why.")
-@click.option("--then", metavar="TEXT", help="The step that is to follow.")
-@click.option("--tag", "tags", multiple=True, metavar="NAME", help="A tag; repeatable.")
-@subjects_option
+@arguments_of(decisions.decide)
 @writes
 def decide(asked: StoreOptions, *, session: str, new: bool, text: str, **given: Any) -> None:
     """Record the decision TEXT (-: standard input) in SESSION, before anything is done about it. Repeating it records two."""
@@ -135,11 +118,7 @@ def decide(asked: StoreOptions, *, session: str, new: bool, text: str, **given: 
 @click.option("--new", is_flag=True, help="Make the session if there is none.")
 @click.option("--scope", is_flag=True, help="A value of a scope, which outlives sessions: user:alice, project:acme.")
 @click.option("--text", "as_text", is_flag=True, help="Read VALUE as text, even if it is JSON.")
-@click.option(
-    "--expect", type=click.IntRange(0), metavar="VERSION", help="Only if this is its version now; 0: if there is none."
-)
-@click.option("--ttl", metavar="TIME", help="It is gone after this time (90s, 24h, 7d).")
-@subjects_option
+@arguments_of(values.set_)
 @writes
 def set_(
     asked: StoreOptions, *, session: str, name: str, value: str, new: bool, scope: bool, as_text: bool, **given: Any

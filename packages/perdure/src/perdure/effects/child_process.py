@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from perdure.errors import Failed, Invalid, Unavailable
+from perdure.model import programs
 from perdure.model.limits import CHECK_SECONDS
 from perdure.model.values import decode, encode
 
@@ -191,7 +192,7 @@ class IsolatedCall:
         try:
             with self._mutex:
                 if not self._killed:
-                    self._process = _started(program, (*fds, *self._keep))
+                    self._process = programs.start(program, env=os.environ, stdout=2, keep=(*fds, *self._keep))
                     self.quiet = False
         except OSError as error:
             raise Unavailable(f"no process could be started: {error}", path="isolate") from error
@@ -259,8 +260,7 @@ class IsolatedCall:
     def _kill_group(self) -> None:
         """Its number is nobody else's before the child is waited for."""
         if self._process is not None and self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            programs.kill_group(self._process)
 
     def _drained(self, seconds: float) -> bool:
         """Whether nobody has the answer pipe any more: a fork that left the group would still hold it."""
@@ -278,7 +278,7 @@ class IsolatedCall:
         if "result" in said:
             return said["result"]
         if "unstorable" in said:
-            from perdure.effects.storable import Unkept  # noqa: PLC0415 - only for what cannot be kept
+            from perdure.model.storable import Unkept  # noqa: PLC0415 - only for what cannot be kept
 
             return Unkept(**said["unstorable"])
         if "not_begun" in said:
@@ -296,12 +296,6 @@ def _order(tool: Tool, args: Mapping[str, Any], handed: Mapping[str, Any]) -> by
     address = address_of(tool.fn)
     _check_found(tool, address)
     return encode({**address._asdict(), "args": encode(dict(args), "args"), "handed": dict(handed)}, "order")
-
-
-def _started(program: list[str], fds: tuple[int, ...]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # noqa: S603
-        program, stdin=subprocess.DEVNULL, stdout=2, pass_fds=fds, start_new_session=True
-    )
 
 
 def _framed(data: bytes) -> bytes:
@@ -366,7 +360,7 @@ def _carried_out(module: str, path: str | None, name: str, args: bytes, handed: 
     try:
         encode(result, "result")
     except Invalid as error:
-        from perdure.effects.storable import storable  # noqa: PLC0415 - as above
+        from perdure.model.storable import storable  # noqa: PLC0415 - as above
 
         return {"unstorable": {"kept": storable(result), "message": error.message, "path": error.path}}
     return {"result": result}

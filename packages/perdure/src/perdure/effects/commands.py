@@ -1,7 +1,7 @@
-"""Commands: everything that the engine of effects and runs asks of the world around it (decisions 0022 and 0031).
+"""Commands: everything that the engine of effects and runs asks of the world around it (decisions 0022 and 0166).
 
-The engine (`sending`, `acting` and `responding` here, the driving of runs in `runtime/`) is written once, as generators that
-yield commands and receive their results. It has no colour: a shell (`runtime/shells.py`) carries the commands out, from sync or
+The engine (`effect_engine` and `responding` here, `run_engine` and `driver` in `runtime/`) is written once for sync and async, as
+generators that yield commands and receive their results. A shell (`runtime/shells.py`) carries the commands out, from sync or
 from async code, and a test needs no database. The commands of every step and effect are msgspec structs, which C makes; the
 others are tuples.
 """

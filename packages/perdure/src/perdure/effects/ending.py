@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.effects import approvals, ledger
+from perdure.effects import commits, ledger
 from perdure.log.change import Stream
 from perdure.model.records.effects import EffectError, EffectState
 from perdure.model.records.runs import CALLED_OFF, RunRecord, RunStatus, WaitKind
@@ -51,7 +51,7 @@ def _withdraw_plans(tx: Tx, stream: Stream, epoch: int) -> None:
         if meant.state is EffectState.PLANNED and meant.epoch == epoch:
             ledger.withdraw(tx, stream, meant.seq, EffectError(CALLED_OFF, why))
         elif meant.state is EffectState.PLANNED:
-            approvals.hold_back(tx, stream, meant, why, epoch)
+            commits.doubt_unwanted(tx, stream, meant, why, epoch)
 
 
 def cancel(tx: Tx, stream: Stream, why: str, epoch: int) -> None:

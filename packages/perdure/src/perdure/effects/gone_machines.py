@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from perdure.effects import ledger, settling
-from perdure.effects.composed import arriving
+from perdure.effects import commits, ledger, settling
 from perdure.effects.orphaned import Found
 from perdure.errors import Conflict, NotFound
 from perdure.log.change import Stream
@@ -65,4 +64,4 @@ def declare(tx: Tx, stream: Stream, record: EffectRecord, by: str) -> EffectReco
     run is woken.
     """
     said = EffectError(settling.DIED, f"{by} says that its sender is gone")
-    return arriving(ledger.doubt)(tx, stream, record.seq, record.attempt, said, quiet=True, by=by)
+    return commits.doubt_and_wake(tx, stream, record.seq, record.attempt, said, by)

@@ -120,7 +120,17 @@ class Outcome(NamedTuple):
     about: tuple[str, ...] = ()
 
 
-# -- meaning and sending -----------------------------------------------------------------------------------------------
+class LateAnswer(NamedTuple):
+    """The outcome of a call for which nobody waits any more, and the arrow that records it. quiet: of doubt, whether its sender
+    can send no more.
+    """
+
+    arrow: str
+    outcome: Outcome
+    quiet: bool = False
+
+
+# -- planning and sending -----------------------------------------------------------------------------------------------
 
 
 def plan(tx: Tx, stream: Stream, intent: Intent, epoch: int) -> EffectRecord:
@@ -139,18 +149,18 @@ def dispatch(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> tuple[Ef
     """
     found = standing(tx, stream, intent)
     if found is None:
-        return dispatch_new(tx, stream, intent, sender), True
+        return begin_first_attempt(tx, stream, intent, sender), True
     if found.state is not PLANNED or found.epoch != sender.epoch:
         return found, False
-    return dispatch_planned(tx, stream, found.seq, sender), True
+    return begin_next_attempt(tx, stream, found.seq, sender), True
 
 
-def dispatch_new(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> EffectRecord:
+def begin_first_attempt(tx: Tx, stream: Stream, intent: Intent, sender: Sender) -> EffectRecord:
     """Plan and dispatch, in one event, an effect that is known to be new. The unique key refuses any other."""
     return _insert(tx, stream, "dispatch", intent, {"mishaps": 0, **_sending(tx, intent.rule, sender, 0)})
 
 
-def dispatch_planned(tx: Tx, stream: Stream, seq: int, sender: Sender) -> EffectRecord:
+def begin_next_attempt(tx: Tx, stream: Stream, seq: int, sender: Sender) -> EffectRecord:
     """Dispatch the next attempt of a planned effect. Raises Conflict if it is not planned, or was planned before a restore."""
     epochs.check(tx, sender.epoch)
     found = effect(tx, stream, seq)
@@ -162,7 +172,7 @@ def dispatch_planned(tx: Tx, stream: Stream, seq: int, sender: Sender) -> Effect
     return _move(tx, stream, found, "dispatch", _sending(tx, found.rule, sender, found.attempt))
 
 
-def dispatch_again(tx: Tx, stream: Stream, seq: int, attempt: int, sender: Sender) -> EffectRecord:
+def begin_attempt_again(tx: Tx, stream: Stream, seq: int, attempt: int, sender: Sender) -> EffectRecord:
     """Dispatch the next attempt of an effect that may have happened, and whose tool may be called again. Raises Conflict if it
     has moved on.
     """

@@ -5,11 +5,9 @@ Callers: the handles, and through them the doors. Keeps P4, P13.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from perdure.effects import ledger
-from perdure.effects.composed import arriving
+from perdure.effects import commits, ledger
 from perdure.effects.ledger import Outcome
 from perdure.errors import Conflict, Invalid, NotFound, Refused
 from perdure.log.change import Stream
@@ -24,17 +22,16 @@ from perdure.model.records.effects import (
     Happened,
     Verdict,
 )
-from perdure.model.records.runs import CALLED_OFF, RunStatus, WaitKind, WaitRecord, WaitState
+from perdure.model.records.runs import CALLED_OFF, RunStatus, WaitKind, WaitState
 from perdure.planes.conversation import sessions
 from perdure.planes.execution import imported, runs, steps, waits
-from perdure.planes.reading.durations import Duration
 from perdure.planes.recovery import presence
 from perdure.stores.store import Reads
 from perdure.stores.tx import Tx
 
 if TYPE_CHECKING:
     from perdure.effects import envelope
-    from perdure.effects.sending import SendingStore
+    from perdure.effects.effect_engine import SendingStore
 else:
     (envelope,) = lazily("perdure.effects", "envelope")
 
@@ -97,7 +94,9 @@ def settle(
         found = ledger.doubt(tx, stream, seq, found.attempt, GONE, quiet=True, by=by)
     if found.state is not EffectState.IN_DOUBT:
         raise _not_in_doubt(found)
-    return arriving(_settlement(verdict))(tx, stream, seq, found.attempt, _outcome(verdict, by)._replace(about=about))
+    check_verdict(verdict)
+    outcome, absent = _outcome(verdict, by)._replace(about=about), isinstance(verdict, Absent)
+    return commits.settle_and_wake(tx, stream, seq, found.attempt, outcome, absent=absent)
 
 
 def check_in_doubt(found: EffectRecord) -> None:
@@ -123,41 +122,11 @@ def check_verdict(verdict: object) -> None:
         )  # fmt: skip
 
 
-def _settlement(verdict: Verdict) -> Callable[..., EffectRecord]:
-    check_verdict(verdict)
-    if isinstance(verdict, Happened):
-        return ledger.commit
-    return ledger.absent if isinstance(verdict, Absent) else ledger.fail
-
-
 def _outcome(verdict: Verdict, by: str) -> Outcome:
     if isinstance(verdict, Happened):
         return Outcome(verdict.result, by=by)
     code = "Absent" if isinstance(verdict, Absent) else "Declined"
     return Outcome(error=EffectError(code, getattr(verdict, "reason", "")), by=by)
-
-
-def ask_approval(
-    tx: Tx,
-    stream: Stream,
-    record: EffectRecord,
-    question: str,
-    timeout: Duration | None = None,
-) -> WaitRecord:
-    """Ask a person whether an effect may happen: bound to this very call. Asked once for an effect."""
-    found = waits.for_effect(tx, stream, record.seq)
-    if found is not None:
-        return waits.expire_if_over(tx, stream, found.seq)
-    doc = waits.ask_document(question, [waits.YES, waits.NO], waits.NO, {"tool": record.tool, "args": record.args})
-    return waits.open_wait(
-        tx, stream, WaitKind.APPROVAL, place=None, doc=doc, effect=record.seq, mark=record.digest, timeout=timeout
-    )
-
-
-def is_approved(approval: WaitRecord, record: EffectRecord) -> bool:
-    """Whether a person said yes, in time, to this very tool with these very arguments."""
-    said_yes = approval.state is WaitState.MET and approval.answer == waits.YES
-    return said_yes and approval.digest == record.digest
 
 
 def resume(tx: Tx, stream: Stream, vouched: int | None) -> None:

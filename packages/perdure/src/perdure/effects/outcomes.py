@@ -1,44 +1,39 @@
 """The outcome of an external call, judged by what its tool declared: a result, a clear no, or doubt.
 
-Plain functions of both colours. Callers: the engine of effects and the handles. Keeps P4.
+Plain functions. Callers: the engine of effects and the handles. Keeps P4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from perdure.effects import ledger, settling
-from perdure.effects.ledger import Outcome, error_of
+from perdure.effects.ledger import LateAnswer, Outcome, error_of
 from perdure.effects.settling import Advice
-from perdure.effects.storable import Unkept, storable
 from perdure.effects.tool import Tool
 from perdure.errors import Failed, InDoubt, Invalid, Unavailable
-from perdure.log.change import Stream
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState
-from perdure.stores.tx import Tx
+from perdure.model.storable import Unkept, storable
 
 LATE = "a late answer"
 RETRY_AFTER_MAX_SECONDS = 600.0
 # Modules in which no tool is: what is raised there is not its word.
 _NOT_TOOLS = (
-    "perdure.artifacts", "perdure.effects.acting", "perdure.effects.outcomes", "perdure.effects.responding",
-    "perdure.effects.sending", "perdure.handles", "perdure.planes", "perdure.runtime", "perdure.stores",
+    "perdure.artifacts", "perdure.effects.effect_engine", "perdure.effects.outcomes", "perdure.effects.responding",
+    "perdure.handles", "perdure.planes", "perdure.runtime", "perdure.stores",
 )  # fmt: skip
-# A verb about one attempt of an effect: the numbers of both, and what is said of it.
-OutcomeVerb = Callable[[Tx, Stream, int, int, Any], EffectRecord]
 
 
-def said_late(tool: Tool, result: Any, error: BaseException | None) -> tuple[OutcomeVerb, Any]:
-    """The verb that records the outcome of a call for which nobody waits any more, and its last argument."""
+def late_answer(tool: Tool, result: Any, error: BaseException | None) -> LateAnswer:
+    """The outcome of a call for which nobody waits any more, and the arrow that records it."""
     if error is None:
-        return ledger.commit, Outcome(kept(result), by=LATE)
+        return LateAnswer("commit", Outcome(kept(result), by=LATE))
+    outcome = Outcome(error=error_of(error), by=LATE)
     if says_no(tool, error):
-        return ledger.fail_quiet, Outcome(error=error_of(error), by=LATE)
+        return LateAnswer("fail", outcome)
     if says_unsent(error):
-        return ledger.unsent, Outcome(error=error_of(error), by=LATE)
-    return partial(ledger.doubt, quiet=is_quiet(error), by=LATE), error_of(error)
+        return LateAnswer("unsent", outcome)
+    return LateAnswer("doubt", outcome, quiet=is_quiet(error))
 
 
 def says_no(tool: Tool, error: BaseException) -> bool:
@@ -84,7 +79,7 @@ def unkept(result: Any, error: Invalid) -> Outcome:
     return Outcome(kept(result), unkept=f"{path}: {message}")
 
 
-def gone_silent(*, dead: bool, held: bool) -> EffectError:
+def cause_of_silence(*, dead: bool, held: bool) -> EffectError:
     """The cause of doubt when a sender is no longer at its call: dead, silent, or stopped."""
     if held and not dead:
         return EffectError(

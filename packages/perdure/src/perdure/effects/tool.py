@@ -118,13 +118,15 @@ class Tool(Generic[P_of, R_co]):
 
     def check_free(self, **options: Any) -> None:
         """Refuse options of `act` that are also parameters of the tool: the value could be meant for either."""
-        given = {name: each for name, each in options.items() if each is not None and name not in self.takes}
-        if given:
-            check_free(self.signature, given, self.name)
+        for name, value in options.items():
+            if value is not None and name not in self.takes:
+                check_free(self.signature, {name: value}, self.name)
 
     def call(self, fn: Callable[..., Any], args: Mapping[str, Any], **handed: Any) -> Any:
         """Call the tool's function, its probe or its undo with arguments by name and what the ledger hands in."""
         if fn is self.fn and self._plain is not None:
+            if not self.takes:
+                return fn(**args)
             return fn(**args, **{name: value for name, value in handed.items() if name in self.takes})
         signature = self.signature if fn is self.fn else inspect.signature(fn)
         positional, named = _spread(signature, args)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 from perdure.errors import Invalid, Refused
 from perdure.log.change import Stream
 from perdure.planes.conversation import sessions
-from perdure.planes.execution import steps
+from perdure.planes.execution import runs, steps
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import Duration
 from perdure.planes.recovery import locks
@@ -17,11 +17,13 @@ from perdure.runtime import fences
 from perdure.runtime.callers import Args, AsyncCaller, Caller, Check, Kwargs
 from perdure.runtime.heartbeat import Heartbeat, HeldBack
 from perdure.stores.core import Reader
+from perdure.stores.job import Job
 from perdure.stores.tx import Tx
 from perdure.stores.user_sql import run_sql
 
 if TYPE_CHECKING:
     from perdure.handles.sync.effects import Effect
+    from perdure.handles.sync.run_handle import RunHandle
     from perdure.handles.sync.session import Scope, Session
 
 T = TypeVar("T")
@@ -41,22 +43,18 @@ class TxCaller(Caller):
         super().__init__(caller.core, tx.actor, tx.tenant, HeldBack(caller.heartbeat), for_client=caller.for_client)
         self._tx = tx
         self._settled = False
+        self.road = _Inside(self)
 
     def settle(self, heartbeat: Heartbeat) -> None:
         """The commit is done, and sync code got the handles: each verb is a commit of its own from here on."""
         self.heartbeat = heartbeat
+        self.road = self.core.lane
         self._settled = True
 
     def inside(self, verb: Callable[..., T], *args: Any, pin: str = "", **kwargs: Any) -> T:
         """Run a verb in this transaction and nowhere else."""
         self._tx.pin = pin
         return verb(self._tx, *args, **kwargs)
-
-    def run(self, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str) -> T:
-        """Run a verb in this transaction."""
-        if self._settled:
-            return super().run(verb, args, kwargs, pin)
-        return self.inside(verb, *args, pin=pin, **kwargs)
 
     def read(self, verb: Callable[Concatenate[Reader, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a read verb in this transaction: it sees what was written in it."""
@@ -99,6 +97,23 @@ class TxCaller(Caller):
                 path="search",
                 hint="call them before or after it",
             )
+
+
+class _Inside:
+    """The road of a job inside an open transaction."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: TxCaller) -> None:
+        self._caller = caller
+
+    def run(self, job: Job) -> Any:
+        """Run its verb in this transaction."""
+        return self._caller.inside(job.verb, *job.args, pin=job.pin, **job.kwargs)
+
+    def submit(self, job: Job) -> NoReturn:
+        """Nothing: `fn` of `store.atomic` is sync code."""
+        raise AssertionError(job.verb)
 
 
 class JoinedCaller(TxCaller):
@@ -180,6 +195,14 @@ class Atomic:
         refuses.
         """
         return self._caller.inside(run_sql, statement, params)
+
+
+def run_in(tx: Atomic, name: str) -> RunHandle:
+    """A run by its id, in this commit. For the door that carries out a keyed write of it."""
+    from perdure.handles.sync.run_handle import RunHandle  # noqa: PLC0415 - as above
+
+    stream = tx.inside(runs.find, name)
+    return RunHandle(tx._caller, stream, tx.inside(runs.run, stream))
 
 
 class Done(NamedTuple):

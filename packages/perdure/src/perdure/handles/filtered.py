@@ -37,9 +37,14 @@ class _Shown:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        from inspect import Parameter, signature  # noqa: PLC0415 - see above
+        return shown_filters(self._record)
 
-        made, types = signature(self._record), get_type_hints(self._record)
-        taken = [each.replace(annotation=types[name]) for name, each in made.parameters.items()]
-        page_last = sorted(taken, key=lambda each: each.name in {"limit", "after"})
-        return made.replace(parameters=[Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *page_last])
+
+def shown_filters(record: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a listing: `self`, the filters, and which page of it."""
+    from inspect import Parameter, signature  # noqa: PLC0415 - see above
+
+    made, types = signature(record), get_type_hints(record)
+    taken = [each.replace(annotation=types[name]) for name, each in made.parameters.items()]
+    page_last = sorted(taken, key=lambda each: each.name in {"limit", "after"})
+    return made.replace(parameters=[Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *page_last])

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from perdure.model.records.runs import RunRecord, RunStatus
 
 if TYPE_CHECKING:
-    from perdure.runtime.driving import Driving
-    from perdure.runtime.places import Branch
+    from perdure.runtime.journal import Branch
+    from perdure.runtime.run_engine import RunEngine
 
 
 class KnownRunFacts:
@@ -46,17 +46,17 @@ class DrivenFacts:
     """The facts of a run that is driven, as they were last read."""
 
     __slots__ = ()
-    _driving: Driving
+    _engine: RunEngine
 
     @property
     def id(self) -> str:
         """Its name in the store."""
-        return self._driving.stream.name
+        return self._engine.stream.name
 
     @property
     def record(self) -> RunRecord:
         """How it stood when it was taken."""
-        return self._driving.record
+        return self._engine.record
 
     @property
     def restored(self) -> Any:
@@ -64,17 +64,17 @@ class DrivenFacts:
 
         The agent begins from this state and skips the work before it; the replay no longer holds that work.
         """
-        return self._driving.replay.restored
+        return self._engine.replay.restored
 
     @property
     def token(self) -> int:
         """The fencing token of this lease. Pass it on to what must be protected from an earlier lease."""
-        return self._driving.hold.lease.token
+        return self._engine.hold.lease.token
 
     @property
     def replaying(self) -> bool:
         """Whether recorded work is still ahead in this replay."""
-        return self._driving.replay.replaying
+        return self._engine.replay.is_replaying
 
     def uuid(self) -> uuid.UUID:
         """Return a UUID that belongs to this place: the same at every replay. Writes nothing."""
@@ -85,14 +85,14 @@ class DrivenFacts:
         return int.from_bytes(self._drawn()[:7]) / 2**56
 
     def _drawn(self) -> bytes:
-        place = self._here().next_place(self._driving.replay.cut)
+        place = self._here().next_place(self._engine.replay.cut)
         # Which draws what the other run drew: or it would go another way before the place.
         what_if = self.record.what_if
-        uid = self._driving.stream.uid if what_if is None else bytes.fromhex(what_if.uid)
+        uid = self._engine.stream.uid if what_if is None else bytes.fromhex(what_if.uid)
         return hashlib.sha256(b"perdure run random\0" + uid + place.encode()).digest()
 
     def _here(self) -> Branch:
         raise NotImplementedError  # each colour knows its own
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.id!r}, {self._driving.record.agent!r})"
+        return f"{type(self).__name__}({self.id!r}, {self._engine.record.agent!r})"

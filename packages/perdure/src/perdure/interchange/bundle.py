@@ -62,11 +62,11 @@ class Bundle:
         text = _manifest_text(pack)
         self.digest = hashlib.sha256(text).hexdigest()
         self.manifest: Manifest = _manifest(text)
-        self.members = {each.name: PackedMember(each.size, each.sha256) for each in self.manifest.members}
+        self.members = {member.name: PackedMember(member.size, member.sha256) for member in self.manifest.members}
         _check_members(self.manifest, pack)
         _check_streams(self.manifest)
-        blobs = [each for each in self.manifest.members if each.name.startswith(BLOBS)]
-        self.blobs = {bytes.fromhex(each.sha256): each.size for each in blobs}  # their sizes, by address
+        blobs = [member for member in self.manifest.members if member.name.startswith(BLOBS)]
+        self.blobs = {bytes.fromhex(member.sha256): member.size for member in blobs}  # their sizes, by address
 
     def blob(self, address: bytes) -> Iterator[bytes]:
         """The content of a blob, piece by piece; Damaged before the last one is over if it is another."""
@@ -102,7 +102,7 @@ class Bundle:
             *lines, rest = (rest + piece).split(b"\n")
             for data in lines:
                 number += 1
-                yield _whole(BundleLine(f"{LOG}:{number}", data))
+                yield _complete_line(BundleLine(f"{LOG}:{number}", data))
             _bounded(BundleLine(f"{LOG}:{number + 1}", rest))
         if rest:
             raise Damaged("the last line is cut off", path=f"{LOG}:{number + 1}")
@@ -149,66 +149,66 @@ class _Version(msgspec.Struct):
 
 
 def _manifest(text: bytes) -> Manifest:
-    said = decode(text, _Version, MANIFEST)
-    if said.kind != KIND:
-        raise Invalid(f"it is a {said.kind[:60]!r}, not a {KIND}", path=f"{MANIFEST} kind")
-    if said.format != FORMAT:
+    version = decode(text, _Version, MANIFEST)
+    if version.kind != KIND:
+        raise Invalid(f"it is a {version.kind[:60]!r}, not a {KIND}", path=f"{MANIFEST} kind")
+    if version.format != FORMAT:
         hint = "a newer Perdure may have made it: upgrade"
         raise Invalid(
-            f"format {said.format} is unknown; this Perdure reads {FORMAT}", path=f"{MANIFEST} format", hint=hint
+            f"format {version.format} is unknown; this Perdure reads {FORMAT}", path=f"{MANIFEST} format", hint=hint
         )
     return decode(text, Manifest, MANIFEST)
 
 
 def _check_members(manifest: Manifest, pack: ZipPack) -> None:
-    named = [each.name for each in manifest.members]
-    for each in manifest.members:
-        if each.name not in (LOG, INCIDENT) and not _is_blob(each.name, each.sha256):
-            raise Invalid(f"no bundle has a member {each.name[:100]!r}", path=MANIFEST)
-        if pack.size(each.name) != each.size:
-            raise Damaged("it is missing, or not as large as the manifest says", path=each.name)
-    if len(set(named)) != len(named) or LOG not in named:
+    names = [member.name for member in manifest.members]
+    for member in manifest.members:
+        if member.name not in (LOG, INCIDENT) and not _is_blob(member.name, member.sha256):
+            raise Invalid(f"no bundle has a member {member.name[:100]!r}", path=MANIFEST)
+        if pack.size(member.name) != member.size:
+            raise Damaged("it is missing, or not as large as the manifest says", path=member.name)
+    if len(set(names)) != len(names) or LOG not in names:
         raise Invalid("the manifest names a member twice, or no log", path=MANIFEST)
-    for name in sorted(pack.names - {*named, MANIFEST}):
+    for name in sorted(pack.names - {*names, MANIFEST}):
         raise Invalid("the manifest does not name it", path=name[:200])
 
 
 def _is_blob(name: str, sha256: str) -> bool:
     """A blob is called by its digest, and so cannot be called anything that leads elsewhere."""
-    found = _BLOB.fullmatch(name)
-    return found is not None and found[1] == sha256
+    match = _BLOB.fullmatch(name)
+    return match is not None and match[1] == sha256
 
 
 def _check_streams(manifest: Manifest) -> None:
     check_name(manifest.tenant, f"{MANIFEST} tenant")
     names, uids, events = set(), set(), 0
-    for at, each in enumerate(manifest.streams):
+    for at, listed in enumerate(manifest.streams):
         path = f"{MANIFEST} streams[{at}]"
-        _check_listed(each, path)
-        names.add((each.kind, each.name))
-        uids.add(each.uid)
-        events += each.last - each.first + 1
+        _check_listed(listed, path)
+        names.add((listed.kind, listed.name))
+        uids.add(listed.uid)
+        events += listed.last - listed.first + 1
     if not manifest.streams or len(names) != len(manifest.streams) or len(uids) != len(names):
         raise Invalid("there is no stream in it, or one twice", path=MANIFEST)
     if events != manifest.events:
         raise Damaged(f"it lists {events} events, and says {manifest.events}", path=f"{MANIFEST} events")
 
 
-def _check_listed(each: Listed, path: str) -> None:
-    if each.kind not in KINDS:
-        raise Invalid(f"streams of kind {each.kind[:40]!r} do not travel", path=f"{path}.kind")
-    check_name(each.name, f"{path}.name")
-    _check_session(each, path)
-    from_hex(each.uid, 16, f"{path}.uid")
-    from_hex(each.head, 32, f"{path}.head")
-    if not 1 <= each.first <= each.last < 2**62:
+def _check_listed(listed: Listed, path: str) -> None:
+    if listed.kind not in KINDS:
+        raise Invalid(f"streams of kind {listed.kind[:40]!r} do not travel", path=f"{path}.kind")
+    check_name(listed.name, f"{path}.name")
+    _check_session(listed, path)
+    from_hex(listed.uid, 16, f"{path}.uid")
+    from_hex(listed.head, 32, f"{path}.head")
+    if not 1 <= listed.first <= listed.last < 2**62:
         raise Invalid("a stream has events, from a first to a last", path=path)
 
 
-def _check_session(each: Listed, path: str) -> None:
-    if each.session and (each.kind != "run" or not check_name(each.session, f"{path}.session")):
+def _check_session(listed: Listed, path: str) -> None:
+    if listed.session and (listed.kind != "run" or not check_name(listed.session, f"{path}.session")):
         raise Invalid("only a run has a session", path=f"{path}.session")
-    if bool(each.session) != bool(each.session_uid and from_hex(each.session_uid, 16, f"{path}.session_uid")):
+    if bool(listed.session) != bool(listed.session_uid and from_hex(listed.session_uid, 16, f"{path}.session_uid")):
         raise Invalid("a session has a name and a uid", path=f"{path}.session")
 
 
@@ -217,18 +217,23 @@ def _checked_streams(manifest: Manifest, written: Sequence[WrittenStream]) -> Se
     before: dict[str, Listed] = {}
     if len(written) != len(manifest.streams):
         raise Damaged("the log ends before its streams are named", path=LOG)
-    for number, (each, found) in enumerate(zip(manifest.streams, written, strict=True), 1):
+    for number, (listed, stream) in enumerate(zip(manifest.streams, written, strict=True), 1):
         path = f"{LOG}:{number}"
-        if (found.uid, found.kind, found.name, found.tenant) != (each.uid, each.kind, each.name, manifest.tenant):
+        if (stream.uid, stream.kind, stream.name, stream.tenant) != (
+            listed.uid,
+            listed.kind,
+            listed.name,
+            manifest.tenant,
+        ):
             raise Damaged("this is not the stream that the manifest lists", path=path)
-        parent = before.get(found.parent)
-        if found.parent and (
-            parent is None or not parent.first <= found.fork <= parent.last or each.kind != parent.kind
+        parent = before.get(stream.parent)
+        if stream.parent and (
+            parent is None or not parent.first <= stream.fork <= parent.last or listed.kind != parent.kind
         ):
             raise Damaged("its parent is not in the bundle up to where it was forked", path=path)
-        if each.first != found.fork + 1 or bool(found.parent) != bool(found.fork):
-            raise Damaged(f"it begins with event {each.first}, and was forked after {found.fork}", path=path)
-        before[each.uid] = each
+        if listed.first != stream.fork + 1 or bool(stream.parent) != bool(stream.fork):
+            raise Damaged(f"it begins with event {listed.first}, and was forked after {stream.fork}", path=path)
+        before[listed.uid] = listed
     return written
 
 
@@ -241,7 +246,7 @@ def _bounded(line: BundleLine) -> BundleLine:
     return line
 
 
-def _whole(line: BundleLine) -> BundleLine:
+def _complete_line(line: BundleLine) -> BundleLine:
     if line.data[:1] + line.data[-1:] != b"{}":
         raise Damaged("a line is one JSON object, and nothing around it", path=line.path)
     return _bounded(line)
@@ -297,7 +302,7 @@ def _check_depth(body: bytes, path: str) -> None:
         return
     level: list[object] = [decode(body, object, path)]
     for _ in range(_DEPTH_MAX):
-        boxes = [each for each in level if isinstance(each, list | dict)]
+        boxes = [node for node in level if isinstance(node, list | dict)]
         level = [item for box in boxes for item in (box.values() if isinstance(box, dict) else box)]
         if not level:
             return

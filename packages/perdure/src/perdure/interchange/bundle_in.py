@@ -105,7 +105,7 @@ def _look(bundle: Bundle, progress: Progress) -> Looked:
     keys, emptied, documents = [], [], set[bytes]()
     done = 0
     for folded in _folded(bundle, streams):
-        needed |= needed_blobs(folded.rebuild, lambda wanted: {each: _whole(bundle, each) for each in wanted})
+        needed |= needed_blobs(folded.rebuild, lambda addresses: {key: _node(bundle, key) for key in addresses})
         keys.append(_check_rows(folded.rebuild, folded.listed))
         emptied.append(sorted(folded.emptied))
         documents |= folded.documents
@@ -143,7 +143,7 @@ def _check_blobs(bundle: Bundle, blobs: Collection[bytes]) -> None:
             pass
 
 
-def _whole(bundle: Bundle, address: bytes) -> bytes:
+def _node(bundle: Bundle, address: bytes) -> bytes:
     """A node of a state, which is small: a large one is none."""
     if bundle.blobs.get(address, 0) > VALUE_MAX_BYTES:
         raise Damaged(f"a part of a state has at most {VALUE_MAX_BYTES} bytes", path=f"blobs/{address.hex()}")
@@ -155,7 +155,7 @@ class _Folded:
 
     def __init__(self, listed: Listed) -> None:
         self.listed = listed
-        self.rebuild = Rebuild(seen=_copied(listed, listed.name, listed.session or None).seen)
+        self.rebuild = Rebuild(translate=_copied(listed, listed.name, listed.session or None).translate)
         self.count = 0
         self.emptied: set[int] = set()
         self.documents: set[bytes] = set()
@@ -175,7 +175,7 @@ class _Folded:
 
 
 def _folded(bundle: Bundle, streams: list[tuple[Listed, WrittenStream]]) -> Iterator[_Folded]:
-    for number, pages in itertools.groupby(bundle.pages(), key=lambda found: found[0]):
+    for number, pages in itertools.groupby(bundle.pages(), key=lambda numbered: numbered[0]):
         folded = _Folded(streams[number][0])
         for _, page in pages:
             for event in page:
@@ -191,13 +191,13 @@ def _check_rows(rebuild: Rebuild, listed: Listed) -> StreamKeys:
                 fits = column in table.all_columns and _is_cell(value, type_of(table.name, column))
                 if not fits or (column.endswith("_at") and value is not None and not FIRST_US <= value <= LAST_US):
                     raise Damaged(f"{table.name}.{column} cannot be stored", path=f"{listed.path} seq {seq}")
-    if [*map(len, map(list, map(rebuild.each, _OWN.values())))] != [int(kind == listed.kind) for kind in _OWN]:
+    if [*map(len, map(list, map(rebuild.rows_of, _OWN.values())))] != [int(kind == listed.kind) for kind in _OWN]:
         raise Damaged(f"the log does not say what this {listed.kind} is, or says too much", path=listed.path)
-    run = next(((row["agent"], row["key"]) for row in rebuild.each(RUNS) if row["key"] is not None), None)
-    effects = [row["key"] for row in rebuild.each(EFFECTS) if row["place"] is None]
-    tasks = [row["key"] for row in rebuild.each(TASKS) if row["key"] is not None]
-    asked = [row["name"] for row in rebuild.each(ENTRIES)] if listed.name.startswith(imported.REQUESTS) else []
-    return StreamKeys(run, ((run[1],) if run else ()) + (*effects, *tasks, *asked))
+    run = next(((row["agent"], row["key"]) for row in rebuild.rows_of(RUNS) if row["key"] is not None), None)
+    effects = [row["key"] for row in rebuild.rows_of(EFFECTS) if row["place"] is None]
+    tasks = [row["key"] for row in rebuild.rows_of(TASKS) if row["key"] is not None]
+    requests = [row["name"] for row in rebuild.rows_of(ENTRIES)] if listed.name.startswith(imported.REQUESTS) else []
+    return StreamKeys(run, ((run[1],) if run else ()) + (*effects, *tasks, *requests))
 
 
 def _is_cell(value: Any, kind: str) -> bool:
@@ -229,13 +229,13 @@ def _rehearse(path: Path, looked: Looked) -> None:
 
 def plan(reads: Reads, path: Path, looked: Looked, names: Names, *, apart: bool = False) -> list[IncomingStream]:
     """The plan for each stream. Conflict names a stream (and the event) where this store has another."""
-    wanted = _wanted(looked, names)
+    new_names = _new_names(looked, names)
     called: dict[str, str] = {}  # sessions of the bundle by uid: what they are called here
     planned = []
     for (listed, written), keys, emptied in zip(looked.streams, looked.keys, looked.emptied, strict=True):
-        name = wanted[listed.name] if listed.kind == "session" else listed.name
+        name = new_names[listed.name] if listed.kind == "session" else listed.name
         session = called.get(listed.session_uid) or _session_here(reads, listed)
-        coming = _known(reads, IncomingStream(listed, written, name, session, keys, emptied, apart=apart))
+        coming = _as_here(reads, IncomingStream(listed, written, name, session, keys, emptied, apart=apart))
         if listed.kind == "session":
             called[listed.uid] = coming.name
         planned.append(coming)
@@ -243,16 +243,16 @@ def plan(reads: Reads, path: Path, looked: Looked, names: Names, *, apart: bool 
     return planned
 
 
-def _wanted(looked: Looked, names: Names) -> dict[str, str]:
+def _new_names(looked: Looked, names: Names) -> dict[str, str]:
     sessions = [listed.name for listed, _ in looked.streams if listed.kind == "session"]
     for old, new in names.items():
         check_name(new, f"rename {old}")
         if old not in sessions:
             raise Invalid(f"there is no session {old!r} in the bundle", path=f"rename {old}")
-    wanted = {name: names.get(name, name) for name in sessions}
-    if len(set(wanted.values())) != len(wanted):
+    new_names = {name: names.get(name, name) for name in sessions}
+    if len(set(new_names.values())) != len(new_names):
         raise Invalid("two sessions would have the same name", path="rename")
-    return wanted
+    return new_names
 
 
 def _session_here(reads: Reads, listed: Listed) -> str | None:
@@ -263,26 +263,26 @@ def _session_here(reads: Reads, listed: Listed) -> str | None:
     return next((stream.name for row in rows if (stream := Stream(*row)).kind == "session"), None)
 
 
-def _known(reads: Reads, coming: IncomingStream) -> IncomingStream:
+def _as_here(reads: Reads, coming: IncomingStream) -> IncomingStream:
     """The stream, and how far the store has it; a stream that is here keeps the name that it has here, and a run its session."""
     sought = template(coming.listed, coming.written, coming.name)
-    found, seq = find(reads, sought)
-    if found is None and (taken := _taken(reads, coming)):
-        found, seq = find(reads, sought)  # a process that took it since that look may have imported this very stream
-        if found is None:
-            raise taken
-    if found is None:
+    stream, seq = find(reads, sought)
+    if stream is None and (refusal := _clash(reads, coming)):
+        stream, seq = find(reads, sought)  # a process that took it since that look may have imported this very stream
+        if stream is None:
+            raise refusal
+    if stream is None:
         return coming._replace(known=coming.written.fork)
-    if found.kind != coming.listed.kind:
-        raise Conflict(f"this stream is a {found.kind} here", path=coming.listed.path)
+    if stream.kind != coming.listed.kind:
+        raise Conflict(f"this stream is a {stream.kind} here", path=coming.listed.path)
     if isinstance(reads, Tx):
-        reads.lock(found)
-        seq = reads.seq(found)
-    session = (reads.row(RUNS, found) or {}).get("session") if found.kind == "run" else None
-    return coming._replace(known=min(seq, coming.listed.last), name=found.name, session=session)
+        reads.lock(stream)
+        seq = reads.seq(stream)
+    session = (reads.row(RUNS, stream) or {}).get("session") if stream.kind == "run" else None
+    return coming._replace(known=min(seq, coming.listed.last), name=stream.name, session=session)
 
 
-def _taken(reads: Reads, coming: IncomingStream) -> Conflict | None:
+def _clash(reads: Reads, coming: IncomingStream) -> Conflict | None:
     """The property of a new stream that another one here has: its name, or the key of a run."""
     listed = coming.listed
     if reads.query(LOG.stream_by_name, tenant=reads.tenant, kind=listed.kind, name=coming.name):
@@ -297,7 +297,7 @@ def _taken(reads: Reads, coming: IncomingStream) -> Conflict | None:
 
 def _check_beginnings(reads: Reads, path: Path, planned: list[IncomingStream]) -> None:
     """Events of these streams that the store has already must be the same. Costs nothing if it has none of them."""
-    if all(each.known == each.written.fork for each in planned):
+    if all(coming.known == coming.written.fork for coming in planned):
         return
     with opening(path) as bundle:
         for number, page in bundle.pages():
@@ -307,9 +307,9 @@ def _check_beginnings(reads: Reads, path: Path, planned: list[IncomingStream]) -
 def _check_same(reads: Reads, coming: IncomingStream, page: list[Event]) -> None:
     if not page:
         return
-    found, _ = find(reads, template(coming.listed, coming.written, coming.name))
-    assert found is not None
-    rows = reads.query(LOG.events_page, stream=found.id, after=page[0].seq - 1, upto=page[-1].seq, limit=len(page))
+    stream, _ = find(reads, template(coming.listed, coming.written, coming.name))
+    assert stream is not None
+    rows = reads.query(LOG.events_page, stream=stream.id, after=page[0].seq - 1, upto=page[-1].seq, limit=len(page))
     here = {row[0]: event_of(row).hash for row in rows}
     for event in page:
         if here.get(event.seq) != event.hash:
@@ -342,14 +342,14 @@ def bring_in(
 ) -> list[Arrived]:
     """Write it all, in this one transaction; nothing if anything is refused."""
     planned = plan(tx, path, looked, names, apart=apart)
-    if any(each.known < each.listed.last for each in planned):
+    if any(coming.known < coming.listed.last for coming in planned):
         with opening(path) as bundle:
             if bundle.digest != looked.digest:
                 raise Conflict("the bundle was changed while it was imported", path=str(path))
             _keep_blobs(tx, bundle, looked.blobs, large)
             _meet(tx, looked.actors)
             _Arrival(tx, bundle, planned).run()
-    return [_arrived(tx, each) for each in planned]
+    return [_arrived(tx, coming) for coming in planned]
 
 
 def _meet(tx: Tx, actors: Mapping[str, str]) -> None:
@@ -408,7 +408,7 @@ class _Arrival:
         copied = _copied(coming.listed, coming.name, coming.session, coming.known, apart=coming.apart)
         fresh = [event for event in page if event.seq > coming.known]
         stream = self._placed[coming.listed.uid]
-        adopt(self._tx, stream, fresh, before, RECORDED, copied.seen)
+        adopt(self._tx, stream, fresh, before, RECORDED, copied.translate)
         if coming.known:
             retain.follow_pruning(self._tx, stream, fresh)
         self._pruned |= pruned_in(page)
@@ -425,8 +425,8 @@ def _refusals(listed: Listed) -> Iterator[None]:
         raise Damaged(f"its content cannot be stored in a database: {fault}", path=listed.path) from None
 
 
-def _copied(listed: Listed, name: str, session: str | None, known: int = 0, *, apart: bool = False) -> imported.Copied:
-    spans = ((known, listed.last),)
+def _copied(listed: Listed, name: str, session: str | None, after: int = 0, *, apart: bool = False) -> imported.Copied:
+    spans = ((after, listed.last),)
     return imported.Copied(name, session, spans, apart=spans if apart else (), outcomes=spans)
 
 
@@ -468,13 +468,13 @@ def foreseen(planned: list[IncomingStream]) -> list[Arrived]:
     """The report of what an import would do."""
     return [
         Arrived(
-            each.listed.uid,
-            each.listed.kind,
-            each.name,
-            each.listed.last - each.known,
-            each.listed.last - each.written.fork,
-            without=_without(each),
-            keys=_held(each),
+            coming.listed.uid,
+            coming.listed.kind,
+            coming.name,
+            coming.listed.last - coming.known,
+            coming.listed.last - coming.written.fork,
+            without=_without(coming),
+            keys=_held(coming),
         )
-        for each in planned
+        for coming in planned
     ]

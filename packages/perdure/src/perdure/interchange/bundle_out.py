@@ -77,13 +77,13 @@ def export(
     check_folder(path)
     with whole_file(path) as partial:
         manifest, text = core.read(_written, chosen, partial, incident, progress, tenant=tenant)
-    blobs = sum(each.name.startswith(BLOBS) for each in manifest.members)
+    blobs = sum(member.name.startswith(BLOBS) for member in manifest.members)
     digest = hashlib.sha256(text).hexdigest()
     return Exported(str(path), digest, path.stat().st_size, len(manifest.streams), manifest.events, blobs)
 
 
-def _written(reader: Reader, *asked: Any) -> tuple[Manifest, bytes]:
-    return patiently(_write, reader, *asked)
+def _written(reader: Reader, *args: Any) -> tuple[Manifest, bytes]:
+    return patiently(_write, reader, *args)
 
 
 def _write(
@@ -99,8 +99,10 @@ def _write(
         members = [_added(packer, LOG, log.lines())]
         if page:
             members.append(_added(packer, INCIDENT, [page.encode()]))
-        members += [_added(packer, f"{BLOBS}{each.hex()}", reader.open_blob(each.hex())) for each in sorted(log.needed)]
-        streams, actors = [*map(listed_of, parts)], _known(reader, log.actors)
+        members += [
+            _added(packer, f"{BLOBS}{address.hex()}", reader.open_blob(address.hex())) for address in sorted(log.needed)
+        ]
+        streams, actors = [*map(listed_of, parts)], _actor_names(reader, log.actors)
         manifest = Manifest(
             format=FORMAT,
             kind=KIND,
@@ -116,12 +118,12 @@ def _write(
     return manifest, text
 
 
-def _known(reads: Reads, actors: Iterable[str]) -> dict[str, str]:
+def _actor_names(reads: Reads, actors: Iterable[str]) -> dict[str, str]:
     """The names behind these random ones, as far as the directory has them."""
-    asked = {
+    name_rows = {
         actor: reads.query(LOG_STATEMENTS.actor_named, tenant=reads.tenant, actor=actor) for actor in sorted(actors)
     }
-    return {actor: rows[0][0] for actor, rows in asked.items() if rows}
+    return {actor: rows[0][0] for actor, rows in name_rows.items() if rows}
 
 
 def tenant_name(reads: Reads) -> str:
@@ -147,13 +149,13 @@ def listed_of(part: BundledStream) -> Listed:
 
 def choose(reads: Reads, chosen: Chosen) -> list[BundledStream]:
     """The streams that belong to what was chosen, parents first, in an order that no store decides."""
-    found: dict[int, BundledStream] = {}
+    by_stream: dict[int, BundledStream] = {}
     sessions = sessions_of(reads, chosen)
     for stream in (*sessions, *_scopes(reads, chosen), *_runs(reads, chosen, sessions)):
-        _add_line(reads, found, stream)
-    if not found:
+        _add_line(reads, by_stream, stream)
+    if not by_stream:
         raise NotFound("there is nothing to export", path="export", hint="`perdure sessions` lists what there is")
-    return list(found.values())
+    return list(by_stream.values())
 
 
 def sessions_of(reads: Reads, chosen: Chosen) -> list[Stream]:
@@ -164,10 +166,10 @@ def sessions_of(reads: Reads, chosen: Chosen) -> list[Stream]:
 
 
 def _session(reads: Reads, name: str) -> Stream:
-    found = find_session(reads, name)
-    if found is None:
+    row = find_session(reads, name)
+    if row is None:
         raise NotFound(f"there is no session {name!r}", path="session", hint="`perdure sessions` lists them")
-    return found[0]
+    return row[0]
 
 
 def readable(reads: Reads, sessions: Collection[str]) -> Readable:
@@ -178,11 +180,11 @@ def readable(reads: Reads, sessions: Collection[str]) -> Readable:
 def _scopes(reads: Reads, chosen: Chosen) -> list[Stream]:
     if chosen.everything:
         return _travelling(reads, "scope")
-    found = {name: values.find_scope(reads, name) for name in sorted(set(chosen.scopes))}
-    for name, stream in found.items():
+    scopes = {name: values.find_scope(reads, name) for name in sorted(set(chosen.scopes))}
+    for name, stream in scopes.items():
         if stream is None:
             raise NotFound(f"there is no scope {name!r}", path="scope")
-    return [stream for stream in found.values() if stream is not None]
+    return [stream for stream in scopes.values() if stream is not None]
 
 
 def _runs(reads: Reads, chosen: Chosen, sessions: list[Stream]) -> list[Stream]:
@@ -191,13 +193,13 @@ def _runs(reads: Reads, chosen: Chosen, sessions: list[Stream]) -> list[Stream]:
     waiting = [runs.find(reads, name) for name in sorted(set(chosen.runs))]
     for session in sessions:
         waiting += _streams(reads.query(Q.runs_of_session, tenant=reads.tenant, session=session.name))
-    found: dict[int, Stream] = {}
+    by_stream: dict[int, Stream] = {}
     while waiting:
         stream = waiting.pop(0)
-        if stream.id not in found:
-            found[stream.id] = stream
+        if stream.id not in by_stream:
+            by_stream[stream.id] = stream
             waiting += _streams(reads.query(Q.runs_of_parent, tenant=reads.tenant, parent=stream.name))
-    return sorted(found.values(), key=lambda stream: stream.name)
+    return sorted(by_stream.values(), key=lambda stream: stream.name)
 
 
 def _travelling(reads: Reads, kind: str) -> list[Stream]:
@@ -209,18 +211,18 @@ def _streams(rows: Rows) -> list[Stream]:
     return sorted((Stream(*row) for row in rows), key=lambda stream: stream.name)
 
 
-def _add_line(reads: Reads, found: dict[int, BundledStream], stream: Stream) -> None:
+def _add_line(reads: Reads, by_stream: dict[int, BundledStream], stream: Stream) -> None:
     """A stream, and before it its parents up to where it was forked. One that is there already stays, or grows."""
     line = ancestry(reads, stream)
     lacking: list[BundledStream] = []
-    for at, (each, parent) in enumerate(zip(line, [*line[1:], None], strict=True)):
-        known = found.get(each.id)
-        if at and known is not None and known.upto >= line[at - 1].fork_seq:
+    for at, (member, parent) in enumerate(zip(line, [*line[1:], None], strict=True)):
+        earlier = by_stream.get(member.id)
+        if at and earlier is not None and earlier.upto >= line[at - 1].fork_seq:
             break  # its past is there, too
-        head = _hash_at(reads, each, line[at - 1]) if at else _head(reads, each)
-        if known is None or known.upto < head[0]:
-            lacking.append(BundledStream(each, *head, parent, _session_of(reads, each)))
-    found.update((part.stream.id, part) for part in reversed(lacking))
+        head = _hash_at(reads, member, line[at - 1]) if at else _head(reads, member)
+        if earlier is None or earlier.upto < head[0]:
+            lacking.append(BundledStream(member, *head, parent, _session_of(reads, member)))
+    by_stream.update((part.stream.id, part) for part in reversed(lacking))
 
 
 def _head(reads: Reads, stream: Stream) -> Head:
@@ -239,8 +241,8 @@ def _hash_at(reads: Reads, parent: Stream, fork: Stream) -> Head:
 def _session_of(reads: Reads, stream: Stream) -> Stream | None:
     row = reads.row(RUNS, stream) if stream.kind == "run" else None
     name = (row or {}).get("session")
-    found = find_session(reads, name) if name else None
-    return found[0] if found else None
+    session_row = find_session(reads, name) if name else None
+    return session_row[0] if session_row else None
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------------
@@ -270,7 +272,7 @@ class _Log:
             yield from self._events(part)
 
     def _events(self, part: BundledStream) -> Iterator[bytes]:
-        stream, rebuild = part.stream, Rebuild(seen=imported.seen_of(self._reader, part.stream))
+        stream, rebuild = part.stream, Rebuild(translate=imported.translation_of(self._reader, part.stream))
         head = (stream.fork_seq, _hash_at(self._reader, part.parent, stream)[1] if part.parent else GENESIS)
         for page in pages(self._reader, Slice(stream, part.upto), stream.fork_seq):
             lines = []
@@ -293,6 +295,6 @@ class _Log:
 
 def needed_blobs(rebuild: Rebuild, fetch: tree.Fetch) -> set[bytes]:
     """The addresses of all blobs that the events and rows of a stream need, the nodes of its checkpoints included."""
-    roots = [stored_address(row["root"], "checkpoints.root") for row in rebuild.each(CHECKPOINTS)]
-    found = {row["address"] for row in rebuild.each(BLOB_REFS)} | tree.reachable(roots, fetch)
-    return found | {stored_address(row["address"], "artifacts.address") for row in rebuild.each(ARTIFACTS)}
+    roots = [stored_address(row["root"], "checkpoints.root") for row in rebuild.rows_of(CHECKPOINTS)]
+    addresses = {row["address"] for row in rebuild.rows_of(BLOB_REFS)} | tree.reachable(roots, fetch)
+    return addresses | {stored_address(row["address"], "artifacts.address") for row in rebuild.rows_of(ARTIFACTS)}

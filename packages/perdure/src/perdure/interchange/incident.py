@@ -48,49 +48,49 @@ def chosen(reads: Reads, run: str) -> Chosen:
 def page(reads: Reads, *, run: str, store: str, epoch: int) -> str:
     """The page of an incident."""
     stream = runs.find(reads, run)
-    found = envelope.envelope(reads, stream, EnvelopeWitness(store, epoch))
-    title = heading(f"Incident: run {stream.name} of {found.run.agent}", 1)
-    return "\n".join([title, WARNING, *_lines(reads, stream, found)]) + "\n"
+    report = envelope.envelope(reads, stream, EnvelopeWitness(store, epoch))
+    title = heading(f"Incident: run {stream.name} of {report.run.agent}", 1)
+    return "\n".join([title, WARNING, *_lines(reads, stream, report)]) + "\n"
 
 
 @one_state
 def readable(reads: Reads, *, run: str, store: str, epoch: int) -> Run:
     """A run for reading: as records, and as a page. Memory holds all of it: it is for people."""
     stream = runs.find(reads, run)
-    found = envelope.envelope(reads, stream, EnvelopeWitness(store, epoch))
-    lines = [heading(f"Run {stream.name} of {found.run.agent}", 1), *_lines(reads, stream, found)]
+    report = envelope.envelope(reads, stream, EnvelopeWitness(store, epoch))
+    lines = [heading(f"Run {stream.name} of {report.run.agent}", 1), *_lines(reads, stream, report)]
     return Run(*timeline.stand(reads, stream), "\n".join(lines))
 
 
-def _lines(reads: Reads, stream: Stream, found: Envelope) -> Iterator[str]:
+def _lines(reads: Reads, stream: Stream, report: Envelope) -> Iterator[str]:
     record = runs.run(reads, stream)
     effects = ledger.all_effects(reads, stream)
     happened = _timeline(reads, stream)
-    yield from _standing(record, found)
-    yield from _meant(reads, record)
-    yield from _doubts(found)
+    yield from _status_lines(record, report)
+    yield from _task_lines(reads, record)
+    yield from _doubts(report)
     yield from _errors(reads, stream, record, effects)
     yield from _effects(effects)
-    yield from _asked(waits.waits(reads, stream))
-    yield from _versions(record, found)
+    yield from _wait_lines(waits.waits(reads, stream))
+    yield from _versions(record, report)
     yield from _workers(reads, stream)
     yield from _happened(happened)
     yield from _conversation(reads, record)
 
 
-def _standing(record: RunRecord, found: Envelope) -> Iterator[str]:
+def _status_lines(record: RunRecord, report: Envelope) -> Iterator[str]:
     yield heading("How it stands")
     yield from facts(
         {"status": record.status.value, "why": record.reason, "created": record.created_at, "by": record.creator,
          "ended": record.ended_at, "key": record.key, "session": record.session, "started by run": record.parent,
-         "verdict": f"{found.verdict.standing.value}: {found.verdict.says}"}
+         "verdict": f"{report.verdict.standing.value}: {report.verdict.says}"}
     )  # fmt: skip
     if record.result is not None:
         yield "- **result**:"
         yield from block(record.result)
 
 
-def _meant(reads: Reads, record: RunRecord) -> Iterator[str]:
+def _task_lines(reads: Reads, record: RunRecord) -> Iterator[str]:
     yield heading("Task")
     session = sessions.find_session(reads, record.session) if record.session else None
     goal = sessions.get_goal(reads, session[0]) if session else None
@@ -99,61 +99,63 @@ def _meant(reads: Reads, record: RunRecord) -> Iterator[str]:
     yield from block({"args": record.args, "kwargs": record.kwargs})
 
 
-def _doubts(found: Envelope) -> Iterator[str]:
-    if found.pending:
+def _doubts(report: Envelope) -> Iterator[str]:
+    if report.pending:
         yield heading("Unsettled effects")
-        for each in found.pending:
-            what = f"**{inline(each.tool)}** ({each.kind.value}) is {each.state.value}"
-            yield f"- {what}: {inline(each.action)}, because {inline(each.reason)}"
-            yield f"  - sent key: {inline(each.handed)}"
-            if each.settle:
-                yield f"  - {inline(each.settle)}"
+        for effect in report.pending:
+            what = f"**{inline(effect.tool)}** ({effect.kind.value}) is {effect.state.value}"
+            yield f"- {what}: {inline(effect.action)}, because {inline(effect.reason)}"
+            yield f"  - sent key: {inline(effect.handed)}"
+            if effect.settle:
+                yield f"  - {inline(effect.settle)}"
 
 
 def _errors(reads: Reads, stream: Stream, record: RunRecord, effects: list[EffectRecord]) -> Iterator[str]:
-    found = [f"- the run: {inline(record.error)}"] if record.error else []
+    lines = [f"- the run: {inline(record.error)}"] if record.error else []
     for step in steps.steps(reads, stream):
-        found += [f"- step {inline(step.name)} at {inline(step.place)}: {inline(step.error)}"] if step.error else []
-    found += [f"- {inline(each.tool)} ({each.state.value}): {inline(each.error)}" for each in effects if each.error]
-    if found:
+        lines += [f"- step {inline(step.name)} at {inline(step.place)}: {inline(step.error)}"] if step.error else []
+    lines += [
+        f"- {inline(effect.tool)} ({effect.state.value}): {inline(effect.error)}" for effect in effects if effect.error
+    ]
+    if lines:
         yield heading("Errors")
-        yield from found
+        yield from lines
 
 
 def _effects(effects: list[EffectRecord]) -> Iterator[str]:
     if effects:
         yield heading("External effects")
-    for each in effects:
-        yield f"- **{each.seq} {inline(each.tool)}** ({each.kind.value}): {_how(each)}"
+    for effect in effects:
+        yield f"- **{effect.seq} {inline(effect.tool)}** ({effect.kind.value}): {_how(effect)}"
         yield from (
             f"  {line}"
             for line in facts(
-                {"planned": each.at, "sent": each.dispatched_at, "key": each.key, "sent key": each.sent_key,
-                 "at place": each.place,
-                 "settled by": each.settled_by, "undoes": each.undoes}
+                {"planned": effect.at, "sent": effect.dispatched_at, "key": effect.key, "sent key": effect.sent_key,
+                 "at place": effect.place,
+                 "settled by": effect.settled_by, "undoes": effect.undoes}
             )
         )  # fmt: skip
-        yield from block({"args": each.args, "result": each.result})
+        yield from block({"args": effect.args, "result": effect.result})
 
 
-def _how(each: EffectRecord) -> str:
-    copied = ", copied by a what-if fork and not done here" if each.what_if else ""
-    return f"{each.state.value}, {each.attempt} dispatched{copied}"
+def _how(effect: EffectRecord) -> str:
+    copied = ", copied by a what-if fork and not done here" if effect.what_if else ""
+    return f"{effect.state.value}, {effect.attempt} dispatched{copied}"
 
 
-def _asked(found: list[WaitRecord]) -> Iterator[str]:
-    if found:
+def _wait_lines(records: list[WaitRecord]) -> Iterator[str]:
+    if records:
         yield heading("Waits")
-    for each in found:
-        yield f"- {each.kind.value} {inline(each.question or each.name)} · asked {moment(each.at)} · {each.state.value}"
-        if each.met_by:
-            yield f"  - {inline(each.met_by)} · {moment(each.met_at)}: {inline(each.answer)}"
+    for wait in records:
+        yield f"- {wait.kind.value} {inline(wait.question or wait.name)} · asked {moment(wait.at)} · {wait.state.value}"
+        if wait.met_by:
+            yield f"  - {inline(wait.met_by)} · {moment(wait.met_at)}: {inline(wait.answer)}"
 
 
-def _versions(record: RunRecord, found: Envelope) -> Iterator[str]:
+def _versions(record: RunRecord, report: Envelope) -> Iterator[str]:
     yield heading("Versions")
     pinned = " (pinned)" if record.pinned else ""
-    yield from facts({"program": f"{record.program}{pinned}", "pins": found.pins, "workspace": found.workspace})
+    yield from facts({"program": f"{record.program}{pinned}", "pins": report.pins, "workspace": report.workspace})
 
 
 def _workers(reads: Reads, stream: Stream) -> Iterator[str]:
@@ -170,21 +172,21 @@ def _workers(reads: Reads, stream: Stream) -> Iterator[str]:
 
 
 def _timeline(reads: Reads, stream: Stream) -> list[TimelineRecord]:
-    found: list[TimelineRecord] = []
+    events: list[TimelineRecord] = []
     before: str | None = None
     while True:
         older = timeline.timeline(reads, stream, last=PAGE_MAX_ROWS, before=before).whole()
-        found, before = older + found, older.next
+        events, before = older + events, older.next
         if before is None:
-            return found
+            return events
 
 
-def _happened(found: list[TimelineRecord]) -> Iterator[str]:
+def _happened(events: list[TimelineRecord]) -> Iterator[str]:
     yield heading("Timeline")
-    for each in found:
-        about = f" · {inline(each.about)}" if each.about else ""
-        place = f" · at {inline(each.place)}" if each.place else ""
-        yield f"- {each.seq} · {moment(each.at)} · {inline(each.kind)}{about}{place}"
+    for event in events:
+        about = f" · {inline(event.about)}" if event.about else ""
+        place = f" · at {inline(event.place)}" if event.place else ""
+        yield f"- {event.seq} · {moment(event.at)} · {inline(event.kind)}{about}{place}"
 
 
 def _conversation(reads: Reads, record: RunRecord) -> Iterator[str]:

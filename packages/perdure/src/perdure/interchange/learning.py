@@ -81,62 +81,68 @@ def export(
     lineage = path.with_name(f"{path.name}.lineage.jsonl")
     check_folder(path)
     with whole_file(path) as rows, whole_file(lineage) as sources:
-        made = core.snapshot(
+        counts = core.snapshot(
             _written, Chosen([*sessions], everything=everything), shape, outcome, rows, sources, tenant=tenant
         )
-    digest, count, said, left = made
+    digest, count, turn_count, left_out = counts
     return Learnt(
-        path=str(path), lineage=str(lineage), format=shape, digest=digest, rows=count, turns=said, left_out=left
+        path=str(path),
+        lineage=str(lineage),
+        format=shape,
+        digest=digest,
+        rows=count,
+        turns=turn_count,
+        left_out=left_out,
     )
 
 
-def _check_word(given: object, words: Sequence[str], path: str) -> None:
-    if given not in words:
-        raise Invalid(f"no {path} {str(given)[:40]!r}", path=path, hint=" or ".join(words))
+def _check_word(word: object, words: Sequence[str], path: str) -> None:
+    if word not in words:
+        raise Invalid(f"no {path} {str(word)[:40]!r}", path=path, hint=" or ".join(words))
 
 
 def _written(
     reader: Reader, chosen: Chosen, shape: str, outcome: str | None, rows: Path, sources: Path
 ) -> tuple[str, int, int, int]:
     """Write both files; may be run again from the start. Gives the digest of the rows, their number, turns, sessions left out."""
-    digest, number, said, left = hashlib.sha256(), 0, 0, 0
+    digest, number, turn_count, left_out = hashlib.sha256(), 0, 0, 0
     with rows.open("wb") as out, sources.open("wb") as lineage:
         for stream in sessions_of(reader, chosen):
-            found = _labelled(reader, stream)
-            made = _row(reader, found, shape) if outcome in (None, found.label) else None
-            if made is None:
-                left += 1
+            session = _labelled(reader, stream)
+            row = _row(reader, session, shape) if outcome in (None, session.label) else None
+            if row is None:
+                left_out += 1
                 continue
-            pieces, about, counted = made
+            pieces, about, counted = row
             for piece in pieces:
                 digest.update(piece)
                 out.write(piece)
             lineage.write(encode({"row": number, **about, "turns": counted[0]}) + b"\n")
-            number, said = number + 1, said + counted[0]
-    return digest.hexdigest(), number, said, left
+            number, turn_count = number + 1, turn_count + counted[0]
+    return digest.hexdigest(), number, turn_count, left_out
 
 
-def _row(reader: Reader, found: _Session, shape: str) -> tuple[Iterator[bytes], dict[str, Any], list[int]] | None:
+def _row(reader: Reader, session: _Session, shape: str) -> tuple[Iterator[bytes], dict[str, Any], list[int]] | None:
     """The pieces of a row, its lineage and a count of its turns, which is right when the pieces are used up. None: no row."""
-    stream, counted = found.stream, [0]
+    stream, counted = session.stream, [0]
     head_seq, head_hash = reader.query(LOG.stream_head, stream=stream.id)[0]
     about = {
         "session": stream.name, "uid": stream.uid.hex(), "first_seq": 1, "head_seq": head_seq,
-        "head_hash": bytes(head_hash).hex(), "outcome": found.outcome, "corrections": found.corrections,
+        "head_hash": bytes(head_hash).hex(), "outcome": session.outcome, "corrections": session.corrections,
     }  # fmt: skip
     if shape == PREFERENCES:
-        return _pair(reader, found, about, counted)
+        return _pair(reader, session, about, counted)
     if not turns.turns(reader, stream, last=1):
         return None
-    told = {**about, "agent": found.agent, "version": version("perdure")}
-    return FORMS[shape](_chunks(reader, stream, 0, None, counted), found.disliked, told), about, counted
+    description = {**about, "agent": session.agent, "version": version("perdure")}
+    return FORMS[shape](_chunks(reader, stream, 0, None, counted), session.disliked, description), about, counted
 
 
 def _pair(
-    reader: Reader, found: _Session, about: dict[str, Any], counted: list[int]
+    reader: Reader, session: _Session, about: dict[str, Any], counted: list[int]
 ) -> tuple[Iterator[bytes], dict[str, Any], list[int]] | None:
     """A fork and what it was forked from, if one of them worked and the other failed, and both went on."""
-    stream = found.stream
+    stream = session.stream
     rows = reader.query(LOG.stream_by_id, id=stream.parent) if stream.parent is not None else ()
     if not rows:
         return None
@@ -144,7 +150,7 @@ def _pair(
     own = _labelled(reader, stream, since=stream.fork_seq)
     if {own.label, other.label} != {"worked", "failed"}:
         return None
-    if not all(_answers_after(reader, each.stream, stream.fork_seq) for each in (own, other)):
+    if not all(_answers_after(reader, side.stream, stream.fork_seq) for side in (own, other)):
         return None
     chosen, rejected = (own, other) if own.label == "worked" else (other, own)
     pieces = preference(
@@ -196,24 +202,24 @@ def _all_turns(reader: Reader, stream: Stream, after: int, upto: int | None) -> 
 
 def _labelled(reader: Reader, stream: Stream, since: int = 0) -> _Session:
     """A session with its outcome after an event: by its decisions that were closed, else by its runs."""
-    closed = [each for each in _closed(reader, stream) if each[0] > since]
+    closed = [outcome for seq, outcome in _closed(reader, stream) if seq > since]
     listed = [*_runs(reader, stream.name)]
     agents = sorted({record.agent for _, record in listed})
     states: Counter[str] = Counter()
     corrections: list[dict[str, Any]] = []
     disliked: set[str] = set()
-    for each in (stream, *(run for run, _ in listed)):
-        for effect in _effects(reader, each):
+    for member in (stream, *(run for run, _ in listed)):
+        for effect in _effects(reader, member):
             states[effect.state.value] += 1
             if effect.state in TAKEN_BACK:
                 corrections.append({"kind": effect.state.value, "event": effect.id, "tool": effect.tool})
                 disliked |= {effect.call} if effect.call is not None else set()
-        if each is not stream:
-            corrections += _answers(reader, each)
+        if member is not stream:
+            corrections += _answers(reader, member)
     statuses = Counter(record.status.value for _, record in listed)
     outcome = {
-        "label": _label([said for _, said in closed], statuses), "runs": dict(statuses), "effects": dict(states),
-        "decisions": dict(Counter(said for _, said in closed)),
+        "label": _label(closed, statuses), "runs": dict(statuses), "effects": dict(states),
+        "decisions": dict(Counter(closed)),
     }  # fmt: skip
     return _Session(
         stream=stream, label=outcome["label"], outcome=outcome, corrections=corrections, disliked=disliked,
@@ -232,12 +238,12 @@ def _label(closed: Sequence[str], statuses: Counter[str]) -> str:
 
 def _closed(reader: Reads, stream: Stream) -> list[tuple[int, str]]:
     """Numbers and outcomes of the decisions that were closed, oldest first."""
-    found, after = [], None
+    outcomes, after = [], None
     while True:
         page = decisions.decisions(reader, stream, SessionDecisionFilters(limit=PAGE_ROWS, after=after))
-        found += [(each.seq, each.outcome) for each in page if each.outcome is not None]
+        outcomes += [(decision.seq, decision.outcome) for decision in page if decision.outcome is not None]
         if page.next is None:
-            return found[::-1]
+            return outcomes[::-1]
         after = page.next
 
 
@@ -264,10 +270,11 @@ def _effects(reader: Reads, stream: Stream) -> Iterable[EffectRecord]:
 def _answers(reader: Reads, stream: Stream) -> list[dict[str, Any]]:
     """The answers of people in a run; none if retention took some."""
     try:
-        found = waits.waits(reader, stream)
+        records = waits.waits(reader, stream)
     except NotFound:
         return []
-    met = [each for each in found if each.kind in waits.PEOPLE and each.state is WaitState.MET]
+    met = [wait for wait in records if wait.kind in waits.PEOPLE and wait.state is WaitState.MET]
     return [
-        {"kind": "answered", "event": each.id, "answer": to_plain(each.answer, "answer", kept=True)} for each in met
+        {"kind": "answered", "event": wait.id, "answer": to_plain(wait.answer, "answer", from_store=True)}
+        for wait in met
     ]

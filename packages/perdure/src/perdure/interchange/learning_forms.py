@@ -97,21 +97,21 @@ def _separated(pieces: Iterable[bytes]) -> Iterator[bytes]:
 def _tools(names: Iterable[str]) -> dict[str, Any]:
     """Declarations of the tools that were called; their parameters are not recorded, so any are allowed."""
     parameters = {"type": "object", "properties": {}, "additionalProperties": True}
-    made = [{"type": "function", "function": {"name": name, "parameters": parameters}} for name in names]
-    return {"tools": made} if made else {}
+    declarations = [{"type": "function", "function": {"name": name, "parameters": parameters}} for name in names]
+    return {"tools": declarations} if declarations else {}
 
 
 def _plain_messages(chunk: Sequence[Turn]) -> Iterator[dict[str, Any]]:
     """Messages whose arguments are objects and whose content is text, as templates of chats read them."""
     for message in render(chunk, TranscriptFormat.OPENAI):
         calls = [
-            {"type": "function", "function": {**made, "arguments": msgspec.json.decode(made["arguments"])}}
-            for made in (call["function"] for call in message.get("tool_calls", ()))
+            {"type": "function", "function": {**plain, "arguments": msgspec.json.decode(plain["arguments"])}}
+            for plain in (call["function"] for call in message.get("tool_calls", ()))
         ]
         content = message["content"]
         text = content if isinstance(content, str) else as_text(content) if content is not None else ""
-        made = {"role": message["role"], "content": text} | ({"tool_calls": calls} if calls else {})
-        yield made | ({"name": message["tool_call_id"]} if message["role"] == "tool" else {})
+        plain = {"role": message["role"], "content": text} | ({"tool_calls": calls} if calls else {})
+        yield plain | ({"name": message["tool_call_id"]} if message["role"] == "tool" else {})
 
 
 def _steps(chunks: Chunks, disliked: Collection[str]) -> Iterator[dict[str, Any]]:
@@ -125,20 +125,20 @@ def _steps(chunks: Chunks, disliked: Collection[str]) -> Iterator[dict[str, Any]
 
 def _step(item: Exchange, disliked: Collection[str]) -> dict[str, Any]:
     turn = item.turn
-    made: dict[str, Any] = {
+    step: dict[str, Any] = {
         "timestamp": turn.at.isoformat(),
         "source": AGENT_SOURCES[turn.role],
         "message": as_text(turn.content) if turn.content is not None else "",
         "extra": {"seq": turn.seq},
     }
     if turn.role is not Role.ASSISTANT:
-        return made
+        return step
     if turn.model is not None:
-        made["model_name"] = turn.model
+        step["model_name"] = turn.model
     if metrics := _metrics(turn.usage or {}):
-        made["metrics"] = metrics
+        step["metrics"] = metrics
     if item.answered:
-        made["tool_calls"] = [
+        step["tool_calls"] = [
             {"tool_call_id": call.id, "function_name": call.tool,
              "arguments": call.args if isinstance(call.args, dict) else {"value": call.args},
              **({"extra": {"taken_back": True}} if call.id in disliked else {})}
@@ -146,12 +146,12 @@ def _step(item: Exchange, disliked: Collection[str]) -> dict[str, Any]:
         ]  # fmt: skip
         results = [(call, result) for call, result in item.answered if result is not None]
         if results:
-            made["observation"] = {"results": [
+            step["observation"] = {"results": [
                 {"source_call_id": call.id, "content": as_text(result.content),
                  **({"extra": {"error": True}} if result.error else {})}
                 for call, result in results
             ]}  # fmt: skip
-    return made
+    return step
 
 
 def _metrics(usage: dict[str, Any]) -> dict[str, int]:
@@ -160,8 +160,8 @@ def _metrics(usage: dict[str, Any]) -> dict[str, int]:
         "completion_tokens": ("output_tokens", "completion_tokens"),
         "cached_tokens": ("cache_read_input_tokens", "cached_tokens"),
     }
-    found = {
-        name: next((usage[each] for each in given if type(usage.get(each)) is int), None)
-        for name, given in names.items()
+    counts = {
+        name: next((usage[word] for word in words if type(usage.get(word)) is int), None)
+        for name, words in names.items()
     }
-    return {name: count for name, count in found.items() if count is not None}
+    return {name: count for name, count in counts.items() if count is not None}

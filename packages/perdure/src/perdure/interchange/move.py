@@ -66,17 +66,17 @@ def move(
     """
     _check_urls(source, target)
     with _opened(source) as origin:
-        gone = moved_away.departure(moved_away.facts_of(origin.engine))
-        _check_destination(gone, target)
-        held = [] if gone else holding(origin)
+        departure = moved_away.departure(moved_away.facts_of(origin.engine))
+        _check_destination(departure, target)
+        held = [] if departure else holding(origin)
         if dry_run:
             return _report(origin, target, held, dry_run=True)
-        gone = gone or _leave(origin, target, held, actor, fence=fence)
-        _check_destination(gone, target)  # somebody else may have sent it elsewhere since
-        if not gone.done:
-            _arrive(origin, target, gone, progress)
-            moved_away.say_done(origin.engine, gone)
-        return _report(origin, target, held, fenced=gone.fenced)
+        departure = departure or _leave(origin, target, held, actor, fence=fence)
+        _check_destination(departure, target)  # somebody else may have sent it elsewhere since
+        if not departure.done:
+            _arrive(origin, target, departure, progress)
+            moved_away.say_done(origin.engine, departure)
+        return _report(origin, target, held, fenced=departure.fenced)
 
 
 def take_back(source: str, *, actor: str) -> None:
@@ -96,9 +96,9 @@ def _check_urls(source: str, target: str) -> None:
         raise _same()
 
 
-def _check_destination(gone: Departure | None, target: str) -> None:
-    if gone is not None and gone.to != url.lasting(target):
-        raise Conflict(f"this store was moved to {gone.to}", path="source")
+def _check_destination(departure: Departure | None, target: str) -> None:
+    if departure is not None and departure.to != url.lasting(target):
+        raise Conflict(f"this store was moved to {departure.to}", path="source")
 
 
 def _same() -> Invalid:
@@ -143,16 +143,16 @@ def _leave(origin: Core, target: str, held: list[Held], actor: str, *, fence: bo
         _refuse_held(now, fence=fence)
         return Departure(to, bool(held or now))
 
-    gone = moved_away.seal(origin.engine, departing)
+    departure = moved_away.seal(origin.engine, departing)
     reach("move.sealed")
-    return gone
+    return departure
 
 
 def _refuse_held(held: list[Held], *, fence: bool) -> None:
     if held and not fence:
-        shown = ", ".join(each.what for each in held[:HELD_SHOWN])
+        names = ", ".join(holder.what for holder in held[:HELD_SHOWN])
         hint = "stop them and try again, or use --fence: they can write nothing more, and open calls are in doubt"
-        raise Refused(f"processes are at work: {shown}", path="source", hint=hint, held=held)
+        raise Refused(f"processes are at work: {names}", path="source", hint=hint, held=held)
 
 
 def _check_sound(core: Core, *, blobs: bool) -> None:
@@ -187,7 +187,7 @@ def _tenants(reads: Reads) -> list[tuple[int, str]]:
 # -- carry -------------------------------------------------------------------------------------------------------------------
 
 
-def _arrive(origin: Core, target: str, gone: Departure, progress: Progress | None) -> None:
+def _arrive(origin: Core, target: str, departure: Departure, progress: Progress | None) -> None:
     """Everything, from wherever an earlier attempt stopped, until the target is whole."""
     with _opened(target) as core:
         if moved_away.facts_of(core.engine).get(moved_away.ORIGIN) == origin.uid:
@@ -200,7 +200,7 @@ def _arrive(origin: Core, target: str, gone: Departure, progress: Progress | Non
             raise Conflict(
                 "this store was taken back while it was carried", path="source", hint="move it to a new place"
             )
-        moved_away.welcome(core.engine, origin.uid, origin.epoch + int(gone.fenced))
+        moved_away.welcome(core.engine, origin.uid, origin.epoch + int(departure.fenced))
         reach("move.welcomed")
 
 
@@ -209,7 +209,7 @@ class _Placed(NamedTuple):
 
     here: Stream
     there: Stream | None
-    seen: Seen | None
+    translate: Seen | None
 
 
 class _Carrier:
@@ -250,8 +250,8 @@ class _Carrier:
         for tenant in sorted({row[1] for row in page}):
             rows = [row[1:] for row in page if row[1] == tenant]
             there = self._tenants[tenant]
-            known = self._target.read(_known, [bytes(row[1]) for row in rows], tenant=there)
-            fresh = [self._blob(there, *row) for row in rows if bytes(row[1]) not in known]
+            present = self._target.read(_present_blobs, [bytes(row[1]) for row in rows], tenant=there)
+            fresh = [self._blob(there, *row) for row in rows if bytes(row[1]) not in present]
             self._target.write(_keep, fresh, actor="", tenant=there)
 
     def _blob(self, there: int, tenant: int, address: bytes, size: int, codec: int, data: bytes | None) -> BlobRow:
@@ -284,8 +284,8 @@ class _Carrier:
         for tenant, events in fresh.items():
             places = {number: self._placed[number] for number in self._family(events)}
             pruned = {number: self._pruned[number] for number in places}
-            found = self._target.write(_bring, events, places, pruned, actor="", tenant=self._tenants[tenant])
-            for number, stream in found.items():
+            new_streams = self._target.write(_bring, events, places, pruned, actor="", tenant=self._tenants[tenant])
+            for number, stream in new_streams.items():
                 self._placed[number] = self._placed[number]._replace(there=stream)
             self._note_pruned(events)
         return sum(map(len, fresh.values()))
@@ -298,18 +298,18 @@ class _Carrier:
     def _family(self, events: Iterable[Event]) -> set[int]:
         """The streams of these events, and their parents."""
         own = {event.stream for event in events}
-        return own | {parent for each in own if (parent := self._placed[each].here.parent) is not None}
+        return own | {parent for number in own if (parent := self._placed[number].here.parent) is not None}
 
     def _look_up(self, numbers: Iterable[int]) -> None:
         """Streams that were not met before, with their parents."""
         for number in sorted(set(numbers) - self._placed.keys()):
             rows = self._origin.read(
-                lambda reads, wanted=number: reads.query(LOG.stream_by_id, id=wanted), tenant=WHOLE_STORE
+                lambda reads, number=number: reads.query(LOG.stream_by_id, id=number), tenant=WHOLE_STORE
             )
             here = Stream(*rows[0])
             there, have = self._target.read(find, here, tenant=self._tenants[here.tenant])
             copied = self._copied[here.tenant].get(here.uid.hex())
-            self._placed[number] = _Placed(here, there, copied.seen if copied else None)
+            self._placed[number] = _Placed(here, there, copied.translate if copied else None)
             self._have[number] = have
             self._pruned[number] = (
                 self._origin.read(_pruned, number, have, tenant=WHOLE_STORE) if there else frozenset()
@@ -355,7 +355,7 @@ def _pruned(reads: Reads, stream: int, upto: int) -> frozenset[str]:
     return frozenset(table for (table,) in reads.query(LOG.pruned_tables, stream=stream, upto=upto))
 
 
-def _known(reads: Reads, addresses: list[bytes]) -> set[bytes]:
+def _present_blobs(reads: Reads, addresses: list[bytes]) -> set[bytes]:
     return reads.known(addresses)
 
 
@@ -368,18 +368,18 @@ def _bring(
     tx: Tx, events: list[Event], places: dict[int, _Placed], pruned: dict[int, frozenset[str]]
 ) -> dict[int, Stream]:
     """Events in their order, of any streams of one tenant, in one commit. Returns the streams that are new here."""
-    there = {number: found.there for number, found in places.items() if found.there is not None}
-    gone, made = dict(pruned), {}
+    there = {number: placed.there for number, placed in places.items() if placed.there is not None}
+    pruned_now, new_streams = dict(pruned), {}
     for event in events:
         stream = there.get(event.stream)
         if stream is None:
             here = places[event.stream].here
-            stream = there[event.stream] = made[event.stream] = place(tx, here, there.get(here.parent or 0))
-        seen = places[event.stream].seen
-        adopt(tx, stream, (event,), gone[event.stream], RECORDED, *([seen] if seen else []))
+            stream = there[event.stream] = new_streams[event.stream] = place(tx, here, there.get(here.parent or 0))
+        translate = places[event.stream].translate
+        adopt(tx, stream, (event,), pruned_now[event.stream], RECORDED, *([translate] if translate else []))
         if event.body is None:
-            gone[event.stream] |= {event.table}
-    return made
+            pruned_now[event.stream] |= {event.table}
+    return new_streams
 
 
 # -- prove -------------------------------------------------------------------------------------------------------------------

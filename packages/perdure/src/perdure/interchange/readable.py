@@ -70,7 +70,7 @@ class Readable(msgspec.Struct, frozen=True):
     def markdown(self) -> str:
         """All of them as one page."""
         sessions = "\n".join(line for session in self.sessions for line in _session_page(session))
-        return "\n".join([*([sessions] if sessions else []), *(each.page for each in self.runs)]) + "\n"
+        return "\n".join([*([sessions] if sessions else []), *(run.page for run in self.runs)]) + "\n"
 
 
 @one_state
@@ -81,12 +81,12 @@ def gather(reads: Reads, streams: Iterable[Stream]) -> Readable:
 
 def _gathered(reads: Reads, stream: Stream) -> Session:
     def every(listing: Callable[[dict[str, Any]], Page[T]]) -> list[T]:
-        found, after = [], None
+        rows, after = [], None
         while True:
             page = listing({"limit": PAGE_ROWS, "after": after}).whole()
-            found += page
+            rows += page
             if page.next is None:
-                return found
+                return rows
             after = page.next
 
     of_session = runs.runs_of_store(reads, RunFilters(session=stream.name, limit=PAGE_ROWS)).whole()
@@ -103,10 +103,10 @@ def _gathered(reads: Reads, stream: Stream) -> Session:
 
 
 def _turns(reads: Reads, stream: Stream) -> list[Turn]:
-    found: list[Turn] = []
-    while page := turns.turns(reads, stream, after=found[-1].seq if found else 0, limit=PAGE_ROWS):
-        found += page
-    return found
+    all_turns: list[Turn] = []
+    while page := turns.turns(reads, stream, after=all_turns[-1].seq if all_turns else 0, limit=PAGE_ROWS):
+        all_turns += page
+    return all_turns
 
 
 # -- markdown ----------------------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def heading(text: object, level: int = 2) -> str:
 def inline(text: object) -> str:
     """Text in a line, without what Markdown or a terminal would read in it."""
     line = visible(" ".join(str(text).split()))
-    return "".join(f"\\{each}" if each in "\\`*_{}[]<>#|!" else each for each in line)
+    return "".join(f"\\{char}" if char in "\\`*_{}[]<>#|!" else char for char in line)
 
 
 def moment(at: datetime | None) -> str:
@@ -130,7 +130,9 @@ def moment(at: datetime | None) -> str:
 
 def block(value: object) -> Iterator[str]:
     """Somebody's text, or a value as JSON, indented: whatever stands in it is shown as it is."""
-    text = value if isinstance(value, str) else json.dumps(to_plain(value, kept=True), indent=1, ensure_ascii=False)
+    text = (
+        value if isinstance(value, str) else json.dumps(to_plain(value, from_store=True), indent=1, ensure_ascii=False)
+    )
     yield ""
     yield from (f"    {line}" for line in visible_lines(text))
     yield ""
@@ -143,40 +145,42 @@ def facts(pairs: dict[str, object]) -> Iterator[str]:
             yield f"- **{name}**: {inline(moment(value) if isinstance(value, datetime) else value)}"
 
 
-def _session_page(found: Session) -> Iterator[str]:
-    about = found.session
+def _session_page(record: Session) -> Iterator[str]:
+    about = record.session
     yield heading(f"Session {about.name}", 1)
     yield from facts(
         {"title": about.title, "status": about.status.value, "created": about.created_at, "by": about.creator,
          "labels": ", ".join(about.labels), "goal": about.goal, "events": about.last_seq}
     )  # fmt: skip
-    yield from _listed("Decisions", (_decision(each) for each in found.decisions))
-    yield from _listed("Tasks", (f"- {each.status.value} · {inline(each.title)}" for each in found.tasks))
+    yield from _listed("Decisions", (_decision(decision) for decision in record.decisions))
+    yield from _listed("Tasks", (f"- {task.status.value} · {inline(task.title)}" for task in record.tasks))
     yield from _listed(
-        "Runs", (f"- {inline(each.id)} · {inline(each.agent)} · {each.status.value}" for each in found.runs)
+        "Runs", (f"- {inline(run.id)} · {inline(run.agent)} · {run.status.value}" for run in record.runs)
     )
-    yield from _listed("Artifacts", (f"- {inline(each.name)} · {each.size} bytes" for each in found.artifacts))
-    if found.values:
+    yield from _listed(
+        "Artifacts", (f"- {inline(artifact.name)} · {artifact.size} bytes" for artifact in record.artifacts)
+    )
+    if record.values:
         yield heading("Values")
-        for each in found.values:
-            yield f"- {inline(each.name)} (version {each.version})"
-            yield from block(each.value)
-    if found.turns:
+        for entry in record.values:
+            yield f"- {inline(entry.name)} (version {entry.version})"
+            yield from block(entry.value)
+    if record.turns:
         yield heading("Turns")
-        for turn in found.turns:
+        for turn in record.turns:
             yield from turn_lines(turn)
 
 
 def _listed(title: str, lines: Iterable[str]) -> Iterator[str]:
-    shown = list(lines)
-    if shown:
+    present = list(lines)
+    if present:
         yield heading(title)
-        yield from shown
+        yield from present
 
 
-def _decision(each: DecisionRecord) -> str:
-    outcome = f" → {inline(each.outcome)}" if each.outcome else ""
-    return f"- {each.status.value} · **{inline(each.text)}** because {inline(each.because)}{outcome}"
+def _decision(record: DecisionRecord) -> str:
+    outcome = f" → {inline(record.outcome)}" if record.outcome else ""
+    return f"- {record.status.value} · **{inline(record.text)}** because {inline(record.because)}{outcome}"
 
 
 def turn_lines(turn: Turn) -> Iterator[str]:

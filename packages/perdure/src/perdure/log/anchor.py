@@ -84,7 +84,7 @@ def _check_shape(anchor: Anchor) -> None:
         _check_hex(uid, 16, f"anchor.heads[{place}]")
         _check_hex(digest, 32, f"anchor.heads[{place}]")
         _check_number(seq, 1, f"anchor.heads[{place}]")
-    if any(left > right for left, right in pairwise(anchor.heads)):  # two tenants may have one chain
+    if any(head > next_head for head, next_head in pairwise(anchor.heads)):  # two tenants may have one chain
         raise Invalid("the heads are not in order", path="anchor.heads")
 
 

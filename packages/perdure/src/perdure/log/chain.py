@@ -87,11 +87,11 @@ class Chain:
         if not self._previous or self._follows(event):
             self._previous = (event.hash,)
             return
-        found = self._whose_place(event)
-        if found is not None:
-            self._break(BreakKind.MOVED, event.seq, f"the event that belongs here stands at {found.seq}")
+        owner = self._whose_place(event)
+        if owner is not None:
+            self._break(BreakKind.MOVED, event.seq, f"the event that belongs here stands at {owner.seq}")
             self._displaced.append(event)
-            self._previous = (found.hash,)
+            self._previous = (owner.hash,)
         else:
             self._break(BreakKind.ALTERED, event.seq, "the header or the hash is not the one that was written")
             # The next event follows the hash as it was: the stored one if the header was edited, else the

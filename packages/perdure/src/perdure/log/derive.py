@@ -20,6 +20,7 @@ REFS = Table("refs", TableClass.DERIVED, ("seq", "target", "target_seq"), (), te
 BLOB_REFS = Table("blob_refs", TableClass.DERIVED, ("seq", "address"), (), tenant=True)
 
 _derivers: dict[Table, Deriver] = {}
+_from_calls: dict[Table, Deriver] = {}
 
 
 def register(table: Table, deriver: Deriver) -> None:
@@ -27,9 +28,14 @@ def register(table: Table, deriver: Deriver) -> None:
     _derivers[table] = deriver
 
 
+def register_calls(table: Table, deriver: Deriver) -> None:
+    """Say what follows from changes of a recorded table that name calls, where nothing follows from others."""
+    _from_calls[table] = deriver
+
+
 def derive(table: Table | None, seq: int, body: Body, done: Step | None) -> Iterator[Derived]:
     """Every derived row that one event makes or takes away; `done` is what it did to its row, if anything."""
-    deriver = _derivers.get(table) if table is not None else None
+    deriver = _derivers.get(table) or (_from_calls.get(table) if body.calls else None) if table is not None else None
     own = deriver(seq, body, done.old, done.new) if deriver and done else iter(())
     needed = chain(_needed(seq, body), own) if body.refs or body.blobs else own
     if body.subjects or (table is not None and table.about and done is not None and _speaks_of(done)):

@@ -54,10 +54,8 @@ def _check_once(table: Table, row: Row, fresh: Row, seq: int) -> None:
             raise Damaged(f"{column} of a row of {table.name} is said twice", path=f"seq {seq}")
 
 
-def key_in(table: Table, body: Body, seq: int) -> tuple[Any, ...]:
-    """The key of the row that a body speaks of."""
-    if table.sequenced and body.op == INSERT:
-        return (seq,)
+def _key_in(table: Table, body: Body, seq: int) -> tuple[Any, ...]:
+    """The key that a body names."""
     try:
         return tuple(body.key[column] for column in table.key)
     except KeyError as missing:
@@ -83,9 +81,10 @@ def step(
     """
     if table.rowless:
         return None
-    key = key_in(table, body, seq)
     inserts = body.op == INSERT
-    old = None if inserts and table.sequenced else find(key)
+    begins = inserts and table.sequenced  # the row of this very event
+    key = (seq,) if begins else _key_in(table, body, seq)
+    old = None if begins else find(key)
     if old is None:
         if pruned and body.op in (SET, DELETE):
             if not (table.says_all and body.op == SET):
@@ -129,7 +128,7 @@ class Fold:
         else:
             rows[done.key] = done.new
 
-    def each(self) -> Iterator[tuple[Table, Row]]:
+    def all_rows(self) -> Iterator[tuple[Table, Row]]:
         """Every row that stands now."""
         for name, rows in self.rows.items():
             for row in rows.values():

@@ -25,10 +25,10 @@ def subjects_in(column: str | None) -> list[str]:
     """The subjects in a column of a row. Damaged when it holds something else."""
     if not column:
         return []
-    found = json.loads(column)
-    if type(found) is not list or not all(type(name) is str for name in found):
+    names = json.loads(column)
+    if type(names) is not list or not all(type(name) is str for name in names):
         raise Damaged("the subjects are no list of names", path="about")
-    return found
+    return names
 
 
 def as_column(subjects: Iterable[str]) -> str | None:
@@ -44,14 +44,14 @@ def with_subjects(column: str | None, more: Iterable[str]) -> str | None:
 
 def rows_of(table: Table | None, seq: int, body: Body, old: Row | None, new: Row | None, of_seq: int) -> Iterator[Row]:
     """The rows of SUBJECTS that an event of a record gives. `whole`: the subject is that of everything in the stream."""
-    whole: set[str] = set()
-    named = set(body.subjects)
+    stream_subjects: set[str] = set()
+    own_subjects = set(body.subjects)
     if table is not None and table.owns:
-        whole = _introduced(table, body, old, new)
+        stream_subjects = _introduced(table, body, old, new)
     elif table is not None and table.about:
-        named.update(subjects_in(((new or old) or {}).get("about")))
-    for subject in sorted(named | whole):
-        yield {"subject": subject, "seq": seq, "whole": int(subject in whole), "of_seq": of_seq}
+        own_subjects.update(subjects_in(((new or old) or {}).get("about")))
+    for subject in sorted(own_subjects | stream_subjects):
+        yield {"subject": subject, "seq": seq, "whole": int(subject in stream_subjects), "of_seq": of_seq}
 
 
 def _introduced(table: Table, body: Body, old: Row | None, new: Row | None) -> set[str]:

@@ -57,15 +57,15 @@ def split_name(name: str, path: str) -> tuple[bytes, str]:
     return from_hex(uid, 16, path), tenant
 
 
-def stream_written(stream: Stream, named: str, tenant: str, parent: str = "") -> WrittenStream:
-    """A stream in the form that every store reads. `named` and `parent` are names as `name_of` makes them."""
-    return WrittenStream(named, tenant, stream.kind, stream.name, parent, stream.fork_seq)
+def stream_written(stream: Stream, name: str, tenant: str, parent: str = "") -> WrittenStream:
+    """A stream in the form that every store reads. `name` and `parent` are names as `name_of` makes them."""
+    return WrittenStream(name, tenant, stream.kind, stream.name, parent, stream.fork_seq)
 
 
-def event_written(named: str, event: Event) -> WrittenEvent:
+def event_written(stream_name: str, event: Event) -> WrittenEvent:
     """An event in the form that every store reads. Damaged when its body could not be found again in a line."""
     return WrittenEvent(
-        stream=named, seq=event.seq, kind=event.kind, table=event.table, actor=event.actor, at=event.at,
+        stream=stream_name, seq=event.seq, kind=event.kind, table=event.table, actor=event.actor, at=event.at,
         tx=event.tx.hex(), commitment=event.commitment.hex(), hash=event.hash.hex(), codec=event.codec,
         salt=(event.salt or b"").hex(), body=_embedded(event),
     )  # fmt: skip
@@ -124,12 +124,12 @@ def _digests(written: WrittenEvent, path: str) -> tuple[bytes, bytes, bytes, byt
 def from_hex(text: str, size: int, path: str) -> bytes:
     """So many bytes, written in lower-case hex and no other way: one value has one form."""
     try:
-        found = bytes.fromhex(text)
+        data = bytes.fromhex(text)
     except ValueError:
-        found = b""
-    if len(found) != size or found.hex() != text:
+        data = b""
+    if len(data) != size or data.hex() != text:
         raise Damaged(f"expected {size * 2} lower-case hexadecimal digits", path=path)
-    return found
+    return data
 
 
 encode = msgspec.json.Encoder().encode

@@ -23,9 +23,9 @@ def visible_lines(text: object) -> list[str]:
 
 def shortened(text: object, max_chars: int) -> str:
     """The beginning of a text on one line, with a mark when there is more. Looks at no more than it shows."""
-    whole = str(text)
-    line = visible(" ".join(whole[: 4 * max_chars].split()))
-    more = len(whole) > 4 * max_chars
+    full_text = str(text)
+    line = visible(" ".join(full_text[: 4 * max_chars].split()))
+    more = len(full_text) > 4 * max_chars
     return f"{line[: max_chars - 1]}…" if more or len(line) > max_chars else line
 
 

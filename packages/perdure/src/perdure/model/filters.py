@@ -258,22 +258,22 @@ class SearchFilters(FilterRecord, frozen=True, kw_only=True):
 def filters_of(record: type[FilterRecord]) -> dict[str, Filter]:
     """The filters of a listing by their names, without those that say which page of it."""
     hints = get_type_hints(record, include_extras=True)
-    said = {name: getattr(hints[name], "__metadata__", (None,))[0] for name in record.__struct_fields__}
-    return {name: each for name, each in said.items() if isinstance(each, Filter)}
+    metadata = {name: getattr(hints[name], "__metadata__", (None,))[0] for name in record.__struct_fields__}
+    return {name: entry for name, entry in metadata.items() if isinstance(entry, Filter)}
 
 
 _READ_BY_PLANE = frozenset({FilterSort.NUMBER, FilterSort.INSTANT, FilterSort.SEVERAL, FilterSort.OWN})
 
 
-def wanted(asked: ListingFilters) -> dict[str, Any]:
+def filter_params(filters: ListingFilters) -> dict[str, Any]:
     """The filters as parameters of a statement, None where nothing is asked for. Invalid names the one that makes no sense."""
-    found = filters_of(type(asked))
-    return {name: _checked(each, getattr(asked, name), name) for name, each in found.items()}
+    declarations = filters_of(type(filters))
+    return {name: _checked(declaration, getattr(filters, name), name) for name, declaration in declarations.items()}
 
 
-def _checked(each: Filter, value: Any, path: str) -> Any:
-    if value is None or each.sort in _READ_BY_PLANE:
+def _checked(declaration: Filter, value: Any, path: str) -> Any:
+    if value is None or declaration.sort in _READ_BY_PLANE:
         return None
-    if each.sort is FilterSort.FLAG:
+    if declaration.sort is FilterSort.FLAG:
         return 1 if value else None
-    return check_name(value, path) if each.words is None else check_one_of(each.words, value, path).value
+    return check_name(value, path) if declaration.words is None else check_one_of(declaration.words, value, path).value

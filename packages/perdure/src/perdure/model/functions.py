@@ -57,14 +57,14 @@ class Declared(dict[str, T]):
         super().__init__()
         self.clashes: dict[str, str] = {}
 
-    def declare(self, made: T) -> None:
+    def declare(self, entry: T) -> None:
         """Put it under its name, if that is free or was its own."""
-        before = self.get(made.name)
-        if before is not None and _are_two(before.fn, made.fn):
-            del self[made.name]
-            self.clashes[made.name] = f"{_where(before.fn)} and {_where(made.fn)}"
-        elif made.name not in self.clashes:
-            self[made.name] = made
+        before = self.get(entry.name)
+        if before is not None and _are_two(before.fn, entry.fn):
+            del self[entry.name]
+            self.clashes[entry.name] = f"{_where(before.fn)} and {_where(entry.fn)}"
+        elif entry.name not in self.clashes:
+            self[entry.name] = entry
 
 
 def _are_two(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
@@ -162,9 +162,19 @@ def check_free(signature: inspect.Signature, options: Mapping[str, Any], called:
             )  # fmt: skip
 
 
-def check_options(given: Iterable[str], declare: Callable[..., Any]) -> None:
+def check_options(options: Iterable[str], declare: Callable[..., Any]) -> None:
     """Refuse options that a declaration does not have: its keyword parameters are those that it has."""
-    known = [each.name for each in inspect.signature(declare).parameters.values() if each.kind is each.KEYWORD_ONLY]
-    for name in given:
-        if name not in known:
-            raise Invalid(f"there is no option {name!r}; there are {', '.join(sorted(known))}", path=name)
+    parameters = inspect.signature(declare).parameters.values()
+    allowed = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    for name in options:
+        if name not in allowed:
+            raise Invalid(f"there is no option {name!r}; there are {', '.join(sorted(allowed))}", path=name)
+
+
+def named_args(args: object, path: str = "args") -> dict[str, Any]:
+    """Arguments or pins, which must be given by name. Raises Invalid for anything else."""
+    if args is None:
+        return {}
+    if not isinstance(args, Mapping):
+        raise Invalid(f"expected {path} by name, got {type(args).__name__}", path=path)
+    return dict(args)

@@ -139,7 +139,7 @@ def _opened(wire: _Wire, request: urllib.request.Request, *, redirects: bool) ->
     """The response, also where urllib takes its status for an error."""
     opener = urllib.request.build_opener(_Http(wire), _Https(wire), _Redirects(follows=redirects))
     try:
-        return opener.open(request, timeout=wire.left())
+        return opener.open(request, timeout=wire.seconds_left())
     except urllib.error.HTTPError as error:
         return error
 
@@ -168,7 +168,7 @@ class _Wire:
     def __exit__(self, *_: object) -> None:
         self._timer.cancel()
 
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Seconds until the deadline; never nothing, as no timeout would be for ever."""
         return max(self._ends - time.monotonic(), 0.001)
 
@@ -181,9 +181,9 @@ class _Wire:
 
     def _cut(self) -> None:
         self.cut = True
-        for each in self._sockets:
+        for sock in self._sockets:
             try:
-                socket.socket.shutdown(each, socket.SHUT_RDWR)  # the plain one: TLS must not talk any more
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # the plain one: TLS must not talk any more
             except OSError:
                 continue  # it is closed already
 

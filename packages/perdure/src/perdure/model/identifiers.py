@@ -28,5 +28,5 @@ _FOUND = re.compile(
 
 def identifiers(text: str) -> list[str]:
     """The identifiers of a text, each once, in the order in which they come first."""
-    found = (each.rstrip(".,;:-/") for each in _FOUND.findall(text))
-    return list(dict.fromkeys(each for each in found if 2 <= len(each) <= CHARS_MAX))
+    candidates = (candidate.rstrip(".,;:-/") for candidate in _FOUND.findall(text))
+    return list(dict.fromkeys(candidate for candidate in candidates if 2 <= len(candidate) <= CHARS_MAX))

@@ -39,25 +39,25 @@ OnChangeName: TypeAlias = Literal["continue", "park", "ask"]
 
 def versions_of(pins: Mapping[str, Any], path: str = "pins") -> Versions:
     """The versions that an agent or a session pins. Invalid names what is wrong."""
-    found: Versions = {}
+    versions: Versions = {}
     plain: Any = to_plain(dict(pins), path)
     for name, value in _leaves(plain, "", path):
-        if name in found:
+        if name in versions:
             raise Invalid(f"the version of {name!r} is said twice", path=f"{path}.{name}")
-        found[name] = _version(value, f"{path}.{name}")
-    if len(found) > VERSIONS_MAX:
-        raise TooLarge(f"{len(found):,} versions, at most {VERSIONS_MAX:,} are kept", path=path)
-    return found
+        versions[name] = _version(value, f"{path}.{name}")
+    if len(versions) > VERSIONS_MAX:
+        raise TooLarge(f"{len(versions):,} versions, at most {VERSIONS_MAX:,} are kept", path=path)
+    return versions
 
 
 def _leaves(pins: Mapping[str, Any], above: str, path: str) -> Iterator[tuple[str, Any]]:
     """The versions by their whole names. None is no version."""
     for name, value in pins.items():
-        whole = check_name(f"{above}{check_name(name, path)}", path, NAMED_MAX_CHARS)
+        full_name = check_name(f"{above}{check_name(name, path)}", path, NAMED_MAX_CHARS)
         if isinstance(value, dict) and TAG not in value:
-            yield from _leaves(value, f"{whole}.", f"{path}.{name}")
+            yield from _leaves(value, f"{full_name}.", f"{path}.{name}")
         elif value is not None:
-            yield whole, value
+            yield full_name, value
 
 
 def _version(value: Any, path: str) -> str:
@@ -74,15 +74,15 @@ def moved(before: Mapping[str, str], after: Mapping[str, str]) -> Moved:
     return {name: [before.get(name), after.get(name)] for name in names if before.get(name) != after.get(name)}
 
 
-def told(change: Mapping[str, list[str | None]]) -> str:
+def moved_text(change: Mapping[str, list[str | None]]) -> str:
     """A change of versions for people."""
     return ", ".join(f"{name} {old or UNKNOWN} → {new or UNKNOWN}" for name, (old, new) in change.items())
 
 
 def check_version(text: object, path: str = "version") -> str:
     """A version by which runs are asked for, NAME=VALUE. Invalid for anything else."""
-    found = check_text(text, path, ASKED_MAX_CHARS)
-    name, _, value = found.partition("=")
+    pair = check_text(text, path, ASKED_MAX_CHARS)
+    name, _, value = pair.partition("=")
     if not (name and value):
-        raise Invalid(f"expected NAME=VALUE, got {found!r}", path=path, hint="for example model=m1")
-    return found
+        raise Invalid(f"expected NAME=VALUE, got {pair!r}", path=path, hint="for example model=m1")
+    return pair

@@ -175,9 +175,9 @@ def _upgraded(registration: Registration, stored: Unregistered) -> Fields:
     return fields
 
 
-def _ask(what: str, function: Callable[..., Any], *args: object, **named: object) -> Any:
+def _ask(what: str, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     try:
-        return function(*args, **named)
+        return function(*args, **kwargs)
     except Exception as error:  # the user's code may raise anything; the reader of a store gets one kind of error
         raise Invalid(f"{what} failed: {type(error).__name__}: {error}") from error
 
@@ -222,8 +222,8 @@ def _state_form(cls: Any) -> TypeForm:
         value = _ask(from_state, cls.from_state, dict(fields))
         if type(value) is not cls:
             raise Invalid(f"{from_state} returned {type(value).__name__}")
-        taken = fields_of(value)
-        return value, {name: item for name, item in fields.items() if name not in taken}
+        state_fields = fields_of(value)
+        return value, {name: item for name, item in fields.items() if name not in state_fields}
 
     return TypeForm(fields_of, build)
 
@@ -261,8 +261,8 @@ def _named_form(cls: Any, names: tuple[str, ...], required: set[str], late: set[
         for name in names:
             if name in required and name not in fields:
                 raise Invalid(f"missing, and {cls.__qualname__} has no default for it", path=f".{name}")
-        given = {name: fields[name] for name in names if name in fields and name not in late}
-        value = _ask(f"making a {cls.__qualname__}", cls, **given)
+        arguments = {name: fields[name] for name in names if name in fields and name not in late}
+        value = _ask(f"making a {cls.__qualname__}", cls, **arguments)
         for name in late & fields.keys():
             object.__setattr__(value, name, fields[name])  # also when it is frozen
         return value, {name: item for name, item in fields.items() if name not in names}

@@ -41,9 +41,9 @@ def stem(word: str) -> str:
     if len(word) > 2 and word[-1] == "y" and word[-2] not in "aeiou":
         word = word[:-1] + "i"
     word = _replaced(_replaced(word, _STEP_2), _STEP_3)
-    found = _STEP_4.match(word)
-    if found and _TWO.match(found[1]):
-        word = found[1]
+    match = _STEP_4.match(word)
+    if match and _TWO.match(match[1]):
+        word = match[1]
     word = _without_last(word)
     return "y" + word[1:] if first_y else word
 

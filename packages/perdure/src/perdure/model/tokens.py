@@ -100,7 +100,7 @@ def _word(run: str) -> int:
 
 
 def _accented(run: str) -> int:
-    plain = sum(each.isascii() for each in run)
+    plain = sum(char.isascii() for char in run)
     western = max(run) < "\u0100"  # of western Europe
     return (11 if western else _UNIT) * plain + (26 if western else 40) * (len(run) - plain)
 

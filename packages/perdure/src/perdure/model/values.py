@@ -64,18 +64,18 @@ PATH_MAX_CHARS = 120
 BARE_MAX = 64  # items of a list that is looked through quickly
 
 
-def to_plain(value: Value, path: str = "value", *, kept: bool = False) -> Plain:
+def to_plain(value: Value, path: str = "value", *, from_store: bool = False) -> Plain:
     """Validate a value and give it as a tree that JSON can hold, tagged where needed.
 
     Returns the very same object, uncopied, when nothing in it needs a tag: encode it before it can change.
     Pure and repeatable. Raises `Invalid` or `TooLarge` with the path of what is wrong.
 
-    kept: the value may come out of a store, where an older version let whole numbers of any length in. They are no longer
+    from_store: the value may come out of a store, where an older version let whole numbers of any length in. They are no longer
     taken as new values, because Python prints none of more than 4,300 digits.
     """
     if type(value) is str and len(value) <= VALUE_MAX_BYTES and value.isascii() and "\0" not in value:
         return value  # most turns are plain: nothing to walk through
-    return (_Rewriter if kept else _Writer)().walk(value, path)
+    return (_Rewriter if from_store else _Writer)().walk(value, path)
 
 
 def from_plain(tree: Plain, path: str = "value") -> Value:
@@ -89,7 +89,7 @@ def from_plain(tree: Plain, path: str = "value") -> Value:
 
 def encode(value: Value, path: str = "value") -> bytes:
     """Encode a value as JSON bytes, keys in the order given. Pure. Raises as `to_plain` does for what may be kept."""
-    return _json(_ENCODER, to_plain(value, path, kept=True), path)
+    return _json(_ENCODER, to_plain(value, path, from_store=True), path)
 
 
 def decode(data: bytes, path: str = "value") -> Value:
@@ -117,7 +117,7 @@ def digest(value: Value, path: str = "value") -> bytes:
     Values that Python calls equal but that are written differently (1 and 1.0, one instant in two offsets)
     differ.
     """
-    plain = value if type(value) is list and _is_bare(value) else to_plain(value, path, kept=True)
+    plain = value if type(value) is list and _is_bare(value) else to_plain(value, path, from_store=True)
     return hashlib.sha256(_DIGEST_DOMAIN + _json(_CANONICAL, plain, path)).digest()
 
 
@@ -130,9 +130,9 @@ def step(key: object) -> str:
         return ""
     if key.isascii() and key.isidentifier() and len(key) <= 80:
         return f".{key}"
-    shown = key if len(key) <= 80 else key[:79] + "…"
-    readable = shown.isprintable()  # surrogates and control characters are not
-    return f"[{json.dumps(shown, ensure_ascii=not readable)}]"
+    text = key if len(key) <= 80 else key[:79] + "…"
+    readable = text.isprintable()  # surrogates and control characters are not
+    return f"[{json.dumps(text, ensure_ascii=not readable)}]"
 
 
 def _shortened(path: str) -> str:
@@ -152,11 +152,11 @@ def _json(encoder: msgspec.json.Encoder, tree: Plain, path: str) -> bytes:
 
 def _refuse_repeated_keys(data: bytes, path: str) -> None:
     def look(pairs: list[tuple[str, object]]) -> None:
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key, _ in pairs:
-            if key in seen:
+            if key in keys:
                 raise Invalid(f"the key {step(key)} occurs twice in one object", path=path)
-            seen.add(key)
+            keys.add(key)
 
     try:
         json.loads(data, object_pairs_hook=look, parse_int=len, parse_float=len)

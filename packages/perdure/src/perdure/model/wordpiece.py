@@ -27,29 +27,29 @@ class WordPiece:
         self._numbers = {piece: i for i, piece in enumerate(vocabulary.splitlines())}
         self._unknown, self._begin, self._end = (self._numbers[name] for name in ("[UNK]", "[CLS]", "[SEP]"))
         self._tokens_max = tokens_max
-        self._known: dict[str, list[int]] = {}
+        self._numbers_by_word: dict[str, list[int]] = {}
 
     def encode(self, text: str) -> list[int]:
         """The numbers of a text, between those of its beginning and its end; what is too long is cut."""
-        found: list[int] = []
+        numbers: list[int] = []
         for word in _spaced(text[:_READ_MAX_CHARS]).split():
-            found += self._pieces(word)
-            if len(found) >= self._tokens_max - 2:
+            numbers += self._pieces(word)
+            if len(numbers) >= self._tokens_max - 2:
                 break
-        return [self._begin, *found[: self._tokens_max - 2], self._end]
+        return [self._begin, *numbers[: self._tokens_max - 2], self._end]
 
     def _pieces(self, word: str) -> list[int]:
-        known = self._known.get(word)
-        if known is None:
-            if len(self._known) >= _KNOWN_MAX:
-                self._known.clear()
-            known = self._known[word] = self._cut(word)
-        return known
+        numbers = self._numbers_by_word.get(word)
+        if numbers is None:
+            if len(self._numbers_by_word) >= _KNOWN_MAX:
+                self._numbers_by_word.clear()
+            numbers = self._numbers_by_word[word] = self._cut(word)
+        return numbers
 
     def _cut(self, word: str) -> list[int]:
         if len(word) > _WORD_MAX_CHARS:
             return [self._unknown]
-        found: list[int] = []
+        numbers: list[int] = []
         start = 0
         while start < len(word):
             for end in range(len(word), start, -1):
@@ -58,9 +58,9 @@ class WordPiece:
                     break
             else:
                 return [self._unknown]
-            found.append(number)
+            numbers.append(number)
             start = end
-        return found
+        return numbers
 
 
 def _spaced(text: str) -> str:

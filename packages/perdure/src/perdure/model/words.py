@@ -48,25 +48,25 @@ while who whom why will with won would wouldn you your yours yourself yourselves
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 
-_known: dict[str, tuple[str, ...]] = {}
+_words_by_token: dict[str, tuple[str, ...]] = {}
 
 
 def words(text: str) -> list[str]:
     """Every word of a text in its order, repeated as often as it is said."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
-    found: list[str] = []
+    all_words: list[str] = []
     for token in _TOKEN.findall(_CONTRACTED.sub("", text)):
-        known = _known.get(token)
-        found += _remember(token) if known is None else known
-    return found
+        token_words = _words_by_token.get(token)
+        all_words += _remember(token) if token_words is None else token_words
+    return all_words
 
 
 def _remember(token: str) -> tuple[str, ...]:
-    if len(_known) >= _KNOWN_MAX:
-        _known.clear()
-    found = _known[token] = tuple(word for word in _words_of(token) if 0 < len(word) <= WORD_MAX_CHARS)
-    return found
+    if len(_words_by_token) >= _KNOWN_MAX:
+        _words_by_token.clear()
+    token_words = _words_by_token[token] = tuple(word for word in _words_of(token) if 0 < len(word) <= WORD_MAX_CHARS)
+    return token_words
 
 
 def _words_of(token: str) -> Iterator[str]:
@@ -90,9 +90,9 @@ def _humps(run: str) -> list[str]:
 
 def _compound(token: str, parts: list[str]) -> Iterator[str]:
     """A name of several parts: itself, the version in it, and each part that is more than a letter or digit."""
-    whole = _folded(token).strip("_")
-    yield whole
-    yield from (number for number in _NUMBERS.findall(whole) if number != whole)
+    full_name = _folded(token).strip("_")
+    yield full_name
+    yield from (number for number in _NUMBERS.findall(full_name) if number != full_name)
     for part in parts:
         if len(part) > 1:
             yield from _plain(part)

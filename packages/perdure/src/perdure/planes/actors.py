@@ -25,18 +25,18 @@ def listed(reads: Reads) -> list[ActorRecord]:
 
 def forget(tx: Tx, name: str) -> int:
     """Let the directory forget an actor; returns how many random names stood for it. NotFound when it knows none."""
-    found = tx.query(Q.actor_places, tenant=tx.tenant, name=check_name(name, "actor"))
-    if not found:
+    places = tx.query(Q.actor_places, tenant=tx.tenant, name=check_name(name, "actor"))
+    if not places:
         raise NotFound(
             f"the directory knows no actor {name!r}",
             path="actor",
             hint="`store.actors()` lists the actors that it knows",
         )
-    for number, actor, seq in found:
+    for number, actor, seq in places:
         stream = Stream(*tx.query(LOG.stream_by_id, id=number)[0])
         # The event that goes may have been the only one that said what the tenant is called.
         doc = {"tenant": tx.query(LOG.tenant_name, tenant=stream.tenant)[0][0]}
         tx.record(Change(FORGOTTEN, stream, ACTORS, Op.DELETE, {"actor": actor}, doc=doc))
         tx.record(Change("log.pruned", stream, op=Op.NOTE, doc={"emptied": [seq], "table": ACTORS.name}))
         tx.empty(stream, [seq])
-    return len(found)
+    return len(places)

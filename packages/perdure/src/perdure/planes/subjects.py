@@ -50,11 +50,11 @@ def wanted(about: str | None) -> str | None:
 
 def wanted_here(reads: Reads, stream: int, about: str | None) -> str | None:
     """The subject that a listing of one stream is asked for. None, so no filter, where everything in the stream is about it."""
-    asked = wanted(about)
-    if asked is None:
+    subject = wanted(about)
+    if subject is None:
         return None
-    rows = reads.query(Q.is_whole, touches=[(SUBJECTS, stream)], tenant=reads.tenant, about=asked, stream=stream)
-    return None if rows else asked
+    rows = reads.query(Q.is_whole, touches=[(SUBJECTS, stream)], tenant=reads.tenant, about=subject, stream=stream)
+    return None if rows else subject
 
 
 def in_row(row: Row | None) -> list[str]:
@@ -107,23 +107,23 @@ def of_refs(tx: Tx, refs: Iterable[Ref]) -> list[str]:
     sources = [*refs]
     if not sources or not (is_buffered(tx, SUBJECTS) or tx.query(Q.any_at_all, tenant=tx.tenant)):
         return []
-    found: set[str] = set()
+    subjects: set[str] = set()
     for ref in sources:
         for row in tx.query(LOG.stream_by_uid, uid=bytes.fromhex(ref.uid), tenant=tx.tenant):
             stream = Stream(*row).id
             touches = [(SUBJECTS, stream), (HISTORY, stream)]
-            found.update(subject for (subject,) in tx.query(Q.of_event, touches=touches, stream=stream, seq=ref.seq))
-    return sorted(found)
+            subjects.update(subject for (subject,) in tx.query(Q.of_event, touches=touches, stream=stream, seq=ref.seq))
+    return sorted(subjects)
 
 
 def of_range(tx: Tx, stream: Stream, first: int, last: int) -> list[str]:
     """The subjects of a range of turns, and of the summaries that lie in it: what a summary of them is about."""
-    found: set[str] = set()
+    subjects: set[str] = set()
     for span in segments(tx, stream):
         touches = [*touching(SUBJECTS, stream, span.stream), *touching(COVERS, stream, span.stream)]
         rows = tx.query(Q.of_range, touches=touches, stream=span.stream, upto=span.last, first=first, last=last)
-        found.update(subject for (subject,) in rows)
-    return sorted(found)
+        subjects.update(subject for (subject,) in rows)
+    return sorted(subjects)
 
 
 def of_whole(reads: Reads, stream: Stream) -> list[str]:
@@ -133,22 +133,22 @@ def of_whole(reads: Reads, stream: Stream) -> list[str]:
 
 def so_far(reads: Reads, stream: Stream, upto: int) -> list[str]:
     """The subjects of all records of a lineage up to one: what a fork from there, or a state that was saved there, is about."""
-    found: set[str] = set()
+    subjects: set[str] = set()
     for span in segments(reads, stream, upto):
         touches = touching(SUBJECTS, stream, span.stream)
         rows = reads.query(Q.of_span, touches=touches, stream=span.stream, first=span.first, last=span.last)
-        found.update(subject for (subject,) in rows)
-    return sorted(found)
+        subjects.update(subject for (subject,) in rows)
+    return sorted(subjects)
 
 
 def written(tx: Tx) -> list[str]:
     """The subjects of all that a transaction wrote so far: what an answer that tells of it is about."""
     buffered = [rows for (table, _), rows in tx.buffer.rows.items() if table is SUBJECTS]
-    found = {row["subject"] for rows in buffered for row in rows.values() if row is not None}
+    subjects = {row["subject"] for rows in buffered for row in rows.values() if row is not None}
     for stream, (first, last) in flushed_spans(tx).items():
         rows = tx.query(Q.of_span, stream=stream, first=first - 1, last=last)
-        found.update(subject for (subject,) in rows)
-    return sorted(found)
+        subjects.update(subject for (subject,) in rows)
+    return sorted(subjects)
 
 
 # -- asking ----------------------------------------------------------------------------------------------------------
@@ -159,8 +159,8 @@ def listed(reads: Reads, *, limit: int = 100, after: str | None = None) -> Page[
     count = check_page(limit)
     start = None if after is None else check_name(after, "after")
     rows = reads.query(Q.subjects_page, tenant=reads.tenant, after=start, limit=count + 1)
-    found = [_record(row) for row in rows[:count]]
-    return Page(found, found[-1].subject if len(rows) > count else None)
+    records = [_record(row) for row in rows[:count]]
+    return Page(records, records[-1].subject if len(rows) > count else None)
 
 
 def _record(row: tuple[str, int, int, int, int]) -> SubjectRecord:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perdure.log.actors import ACTORS
-from perdure.log.derive import BLOB_REFS, REFS, Derived, Deriver, register
+from perdure.log.derive import BLOB_REFS, REFS, Derived, Deriver, register, register_calls
 from perdure.log.event import Body
 from perdure.log.subjects import SCOPES, SUBJECTS, as_column
 from perdure.log.table import Row, Table, TableClass, declare
@@ -173,12 +173,12 @@ def _run_versions(_seq: int, _body: Body, old: Row | None, new: Row | None) -> I
 
 def _version_tags(column: str | None) -> set[str]:
     """The versions by which a run is found; what no agent can declare, which an import may bring, is not among them."""
-    found = stored_versions(column, "pins").items()
-    return {f"{name}={value}" for name, value in found if len(name) + len(value) < ASKED_MAX_CHARS}
+    versions = stored_versions(column, "pins").items()
+    return {f"{name}={value}" for name, value in versions if len(name) + len(value) < ASKED_MAX_CHARS}
 
 
 def _turn_calls(seq: int, body: Body, old: Row | None, new: Row | None) -> Iterator[Derived]:
-    if new is not None and old is None and body.calls:
+    if new is not None and old is None:
         about = as_column(body.subjects)
         for call, tool in body.calls:
             yield CALLS, {"call": call, "seq": seq, "tool": tool, "about": about}, False
@@ -207,5 +207,5 @@ register(SESSIONS, _tagged("session", "labels", "created_at", own_id=False))
 register(DECISIONS, _tagged("decision", "tags", "at", own_id=True))
 register(TASKS, _task)
 register(MEMORIES, _memory)
-register(TURNS, _turn_calls)
+register_calls(TURNS, _turn_calls)
 register(RUNS, _run_versions)

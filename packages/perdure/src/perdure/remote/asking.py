@@ -191,16 +191,17 @@ def instant(given: Any, path: str) -> str | None:
 
 def refs_of(given: Iterable[object], path: str = "refs") -> list[list[Any]]:
     """References to turns, decisions, tasks, artifacts."""
-    return [_ref(each, f"{path}[{i}]") for i, each in enumerate(several(given, path))]
+    return [ref_of(each, f"{path}[{i}]") for i, each in enumerate(several(given, path))]
 
 
 def sources(given: Iterable[object], path: str = "source") -> list[Any]:
     """The sources of a memory: texts stay as they are."""
     found = enumerate(several(given, path))
-    return [each if isinstance(each, str) else _ref(each, f"{path}[{i}]") for i, each in found]
+    return [each if isinstance(each, str) else ref_of(each, f"{path}[{i}]") for i, each in found]
 
 
-def _ref(thing: object, path: str) -> list[Any]:
+def ref_of(thing: object, path: str) -> list[Any]:
+    """A reference to a turn, decision, task or artifact."""
     found = to_ref(thing, path)
     return [found.uid, found.seq]
 

@@ -19,7 +19,7 @@ from perdure.errors import Damaged, ReadOnly, Refused
 from perdure.log.change import Stream
 from perdure.model.limits import KEEP_SECONDS
 from perdure.planes.conversation import artifacts
-from perdure.remote import verbs
+from perdure.remote import rows, verbs
 from perdure.remote.answers import DAMAGED, Visited, read_answer
 from perdure.remote.asking import ANSWERED, AlreadyKnown, RouteRequest, acts_as, get, under_a_key, unsettled
 from perdure.remote.connection import Connections
@@ -38,7 +38,7 @@ TRAVELS = ("/v1/sessions/", "/v1/scopes/", "/v1/runs/")
 NO_CONTENT = 204
 LOCAL = (save_file, artifacts.next_piece, checking.observed)  # work on files of this machine
 
-_ = verbs  # its modules enter what they answer
+_ = verbs, rows  # their modules enter what they answer
 
 
 class RemoteEngine(NamedTuple):

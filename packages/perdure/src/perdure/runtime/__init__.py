@@ -1,1 +1,1 @@
-"""Running: what has no colour about agents and workers. The objects that users hold of it are in `handles`."""
+"""Running agents, and the workers that do. The objects that users hold of it are in `handles`."""

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, NamedTuple, overload
 
-from perdure.effects.intents import named_args
 from perdure.effects.tool import Tool
 from perdure.errors import Invalid, NotFound
 from perdure.model.functions import (
@@ -29,6 +28,7 @@ from perdure.model.functions import (
     check_free,
     check_options,
     check_unbound,
+    named_args,
     signature_of,
 )
 from perdure.model.instants import SECOND_US, duration_us

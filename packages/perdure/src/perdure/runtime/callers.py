@@ -1,4 +1,4 @@
-"""Callers: they run verbs for the handles, in both colours by hand.
+"""Callers: they run verbs for the handles, written by hand for sync and for async.
 
 A caller knows the open store, the actor and the tenant. `write` returns after the commit, `read` sees what is committed, and
 `work` is for blocking work outside the database (artifact files).
@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Protocol, Self, TypeVar
 
 from perdure.errors import ReadOnly, Refused
 from perdure.log.change import Stream
@@ -34,22 +34,38 @@ Kwargs = dict[str, Any]
 Check = Callable[[], None]
 
 
+class Road(Protocol):
+    """The way of a job to its outcome: the lane, a transaction that is open, or nowhere."""
+
+    def run(self, job: Job, /) -> Any:
+        """Run it, and wait."""
+        ...
+
+    def submit(self, job: Job, /) -> Awaitable[Any]:
+        """Run it for an async caller."""
+        ...
+
+
 class _Calling:
-    """The part of both colours: the open store, the actor, the tenant, the heartbeat, and the locks that are held.
+    """The part that both have: the open store, the actor, the tenant, the heartbeat, and the locks that are held.
 
     for_client: this store is a server, and a program elsewhere claims and sends by it, which its death says nothing about.
     """
 
-    __slots__ = ("actor", "core", "for_client", "heartbeat", "tenant")
+    __slots__ = ("actor", "core", "for_client", "heartbeat", "road", "tenant")
 
     def __init__(
         self, core: Core, actor: str, tenant: int, heartbeat: Heartbeat | None = None, *, for_client: bool = False
     ) -> None:
         self.core = core
+        self.road = self._road()
         self.actor = actor
         self.tenant = tenant
         self.heartbeat = heartbeat or Heartbeat(core, actor, tenant)
         self.for_client = for_client
+
+    def _road(self) -> Road:
+        return self.core.lane
 
     @property
     def holder(self) -> str:
@@ -99,7 +115,7 @@ class Caller(_Calling):
 
     def run(self, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str) -> T:
         """Run a verb in a transaction of its own: whatever is written through a caller goes this way."""
-        return self.core.lane.run(Job(verb, args, kwargs, self.actor, self.tenant, pin))
+        return self.road.run(Job(verb, args, kwargs, self.actor, self.tenant, pin))
 
     def write(self, verb: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a write verb, as a call."""
@@ -111,7 +127,7 @@ class Caller(_Calling):
         """
         heartbeat = self.heartbeat
         if stream.id in heartbeat.attended or stream.kind != "session":
-            return self.run(verb, (stream, *args), kwargs, pin)
+            return self.road.run(Job(verb, (stream, *args), kwargs, self.actor, self.tenant, pin))
         about = (stream, verb, self.core.holder, not heartbeat.begun)
         try:
             result = self.run(presence.attending, (*about, *args), kwargs, pin)
@@ -165,7 +181,7 @@ class AsyncCaller(_Calling):
 
     def run(self, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str) -> Awaitable[T]:
         """Run a verb in a transaction of its own: whatever is written through a caller goes this way."""
-        return self.core.lane.submit(Job(verb, args, kwargs, self.actor, self.tenant, pin))
+        return self.road.submit(Job(verb, args, kwargs, self.actor, self.tenant, pin))
 
     async def write(self, verb: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a write verb, as a call."""
@@ -175,7 +191,7 @@ class AsyncCaller(_Calling):
         """Run a verb on a stream; see `Caller.write_in`."""
         heartbeat = self.heartbeat
         if stream.id in heartbeat.attended or stream.kind != "session":
-            return await self.run(verb, (stream, *args), kwargs, pin)
+            return await self.road.submit(Job(verb, (stream, *args), kwargs, self.actor, self.tenant, pin))
         about = (stream, verb, self.core.holder, not heartbeat.begun)
         try:
             result = await self.run(presence.attending, (*about, *args), kwargs, pin)
@@ -237,14 +253,23 @@ class AsyncCaller(_Calling):
         return await wrap_future(future)
 
 
+class _Past:
+    """The road of whoever reads the past: nothing is written there."""
+
+    def run(self, _: Job) -> NoReturn:
+        """Refuse."""
+        raise ReadOnly("the past can only be read", hint="fork the session there and continue in the fork")
+
+    submit = run
+
+
 class FrozenCaller(Caller):
     """Calls read verbs on the past; whatever would write is refused."""
 
     __slots__ = ()
 
-    def run(self, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str) -> T:  # noqa: ARG002
-        """Refuse."""
-        raise _past()
+    def _road(self) -> Road:
+        return _Past()
 
 
 class AsyncFrozenCaller(AsyncCaller):
@@ -252,13 +277,8 @@ class AsyncFrozenCaller(AsyncCaller):
 
     __slots__ = ()
 
-    def run(self, verb: Callable[..., T], args: Args, kwargs: Kwargs, pin: str) -> Awaitable[T]:  # noqa: ARG002
-        """Refuse."""
-        raise _past()
-
-
-def _past() -> ReadOnly:
-    return ReadOnly("the past can only be read", hint="fork the session there and continue in the fork")
+    def _road(self) -> Road:
+        return _Past()
 
 
 # -- the one seam -----------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Driving runs in place: the loop behind `store.drive`, which carries a run and its children to their end here and now.
 
-Without colour: a shell carries out what is yielded. Callers: the handles of runs. Keeps P7 (a run is claimed first) and
-P13.
+Written once for sync and async: a shell carries out what is yielded. Callers: the handles of runs. Keeps P7 (a run is claimed
+first) and P13.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from perdure.model.records.runs import RunRecord, RunStatus, WaitKind, WaitRecor
 from perdure.planes.execution import leases, runs, waits
 from perdure.planes.execution.leases import Lease
 from perdure.planes.reading.durations import store_now
-from perdure.runtime import run_replay, untaken
+from perdure.runtime import untaken
 from perdure.runtime.agent import Agent, unknown
-from perdure.runtime.outward import DOUBT
-from perdure.runtime.run_replay import Drive
+from perdure.runtime.driver import PATIENCE_US, Drive, run_result
+from perdure.runtime.run_engine import DOUBT
 from perdure.stores.core import Core
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class DrivenInPlace:
         core: Core,
         agents: Mapping[str, Agent],
         run_for: Callable[..., Any],
-        patience_us: float = run_replay.PATIENCE_US,
+        patience_us: float = PATIENCE_US,
     ) -> None:
         self._core = core
         self._agents = agents
@@ -63,7 +63,7 @@ class DrivenInPlace:
             else:
                 cause = drive.cause
             record = yield Read(runs.run, (stream,))
-        return run_replay.run_result(record, cause)
+        return run_result(record, cause)
 
     def take(self, stream: Stream, record: RunRecord) -> Steps[Drive | None]:
         """Claim a run and drive it once. None if it could not be claimed."""

@@ -1,4 +1,4 @@
-"""Calling users' functions: steps, tools, probes. In both colours by hand, like the callers.
+"""Calling users' functions: steps, tools, probes. Written by hand for sync and for async, like the callers.
 
 A call with a deadline that is not kept raises Overdue, which says whether it is *quiet*: whether it can no longer send.
 A sync function in a thread cannot be stopped: it counts as sending until it returns, and then `late` is told. Keeps P4.
@@ -17,7 +17,7 @@ from typing import Any
 from perdure.effects.commands import LateOutcome, Overdue
 from perdure.model.limits import CHECK_SECONDS
 from perdure.runtime.callers import Check
-from perdure.runtime.places import enter, leave, standing_in
+from perdure.runtime.current_branch import enter, in_branch, leave
 from perdure.stores.liveness import Liveness
 
 GRACE_SECONDS = 5.0  # for a coroutine to finish being cancelled
@@ -35,7 +35,7 @@ class Flight:
         self._late: LateOutcome | None = None
         self._over = False
         self._mutex = threading.Lock()
-        with standing_in(None):
+        with in_branch(None):
             context = contextvars.copy_context()
         if liveness is not None:
             liveness.sending(1)
@@ -148,7 +148,7 @@ async def acall(
     if not is_async:
         return await _flown(fn, seconds, late, liveness)
     if seconds is None:
-        with standing_in(None):  # in this very task: nothing else of it runs meanwhile
+        with in_branch(None):  # in this very task: nothing else of it runs meanwhile
             return await fn()
     return await _finish(fn, seconds, late)
 
@@ -168,7 +168,7 @@ async def _flown(
 
     flight = Flight(fn, liveness, tell)
     try:
-        with standing_in(None):  # wait_for may make a task, which is no branch of the run
+        with in_branch(None):  # wait_for may make a task, which is no branch of the run
             await asyncio.wait_for(ended.wait(), seconds)
     except TimeoutError:
         if flight.abandon(late):
@@ -183,7 +183,7 @@ async def _finish(fn: Callable[[], Any], seconds: float | None, late: LateOutcom
     """Await a coroutine; at the deadline cancel it and see whether it ends."""
     import asyncio  # noqa: PLC0415 - as above
 
-    with standing_in(None):
+    with in_branch(None):
         task = asyncio.ensure_future(fn())
     try:
         done, _ = await asyncio.wait({task}, timeout=seconds)

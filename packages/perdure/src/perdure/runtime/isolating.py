@@ -1,4 +1,4 @@
-"""Calling isolated tools, in both colours by hand, like the callers: in a process that is killed at its deadline.
+"""Calling isolated tools, for sync and for async, like the callers: in a process that is killed at its deadline.
 
 Such a call is quiet when it is over, whatever ended it (`effects.child_process`). Callers: the shells. Keeps P4, P15.
 """

@@ -38,7 +38,7 @@ class News(Protocol):
 
 
 class _Waiting:
-    """The parts of patience that have no colour. news: counted from here on, so that none is missed before the first wait.
+    """The parts of patience that sync and async share. news: counted from here on, so that none is missed before the first wait.
 
     monotonic: the clock, in seconds.
     """

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from perdure.effects import ledger, orphaned
-from perdure.effects.acting import Acting
 from perdure.effects.commands import (
     CallFunction,
     CallIsolated,
@@ -26,6 +25,7 @@ from perdure.effects.commands import (
     Write,
     carried,
 )
+from perdure.effects.effect_engine import EffectEngine
 from perdure.effects.tool import Tool
 from perdure.errors import Conflict, Invalid, Stale
 from perdure.log.change import Stream
@@ -33,12 +33,10 @@ from perdure.model.records.effects import EffectRecord, EffectState, Rule, ToolK
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitRecord
 from perdure.planes.execution import leases, runs, steps, waits
 from perdure.planes.execution.leases import Lease
-from perdure.runtime import run_replay
 from perdure.runtime.agent import HOLD_SECONDS, Agent, Policy
-from perdure.runtime.driving import Driving
 from perdure.runtime.heartbeat import Heartbeat
-from perdure.runtime.journal import Journal
-from perdure.runtime.places import Branch
+from perdure.runtime.journal import Branch, Journal, load_journal
+from perdure.runtime.run_engine import RunEngine
 from perdure.runtime.stopping import Suspended
 from perdure.stores.core import Core
 from perdure.stores.in_flight import InFlight
@@ -157,7 +155,7 @@ class _Senders(InFlight):
 
 
 class RemoteSender:
-    """The sending side of an effect (`sending.SendingStore`), where the sender is a remote worker."""
+    """The sending side of an effect (`effect_engine.SendingStore`), where the sender is a remote worker."""
 
     def __init__(self, core: Core, holder: str) -> None:
         self._core = core
@@ -234,7 +232,7 @@ def fence(tx: Tx, stream: Stream, hold: RemoteClaim) -> Lease:
     row = runs.row_of(tx, stream)
     lease = Lease(stream, hold.holder, hold.token, -1)
     lease.epoch, lease.known_seq, lease.before = row["epoch"], row["known_seq"], row["program"]
-    lease.hired = True
+    lease.driven_by_worker = True
     if row["token"] == hold.token and row["holder"] == hold.holder:
         leases.check_lease(tx, lease)
         return lease
@@ -274,7 +272,7 @@ def _is_count(text: str) -> bool:
 class RemoteRequest:
     """One request of a remote worker, inside its transaction."""
 
-    __slots__ = ("_known", "branch", "driving", "lease", "marks", "record", "seq", "shell", "side", "stream", "tx")
+    __slots__ = ("_known", "branch", "engine", "lease", "marks", "record", "seq", "shell", "side", "stream", "tx")
 
     def __init__(
         self,
@@ -295,18 +293,19 @@ class RemoteRequest:
         self.branch = GivenPlace(check_place(place, record) if place else "")
         self.side = RemoteSender(core, hold.holder)
         agent = RemoteAgent(record.agent, record.program)
-        self.driving = driving = Driving(
+        self.engine = engine = RunEngine(
             core=core, heartbeat=heartbeat, actor=tx.actor, tenant=tx.tenant, agent=agent, lease=self.lease,
             record=record,
         )  # fmt: skip
-        driving.trunk = self.branch
-        driving.replay.unread = False
-        driving.hold.ahead_us = core.clocks.now() - tx.store_now()
-        driving.acting = Acting(
-            self.side, stream, tx.actor, tx.tenant, in_run=True, token=hold.token, going=driving.hold.check_going
-        )
+        engine.trunk = self.branch
+        engine.replay.unread = False
+        engine.hold.ahead_us = core.clocks.now() - tx.store_now()
+        engine.effects = EffectEngine(
+            self.side, stream, tx.actor, tx.tenant, in_run=True, token=hold.token,
+            check_may_continue=engine.hold.check_may_continue,
+        )  # fmt: skip
         if place:
-            driving.replay.journal = self._journal_at(place)
+            engine.replay.journal = self._journal_at(place)
         self.shell = TransactionShell(tx, stream)
 
     def _journal_at(self, place: str) -> Journal:
@@ -322,7 +321,7 @@ class RemoteRequest:
 
     def reach(self, made: Steps[Any], look: Callable[[], Any] = lambda: None) -> RequestResult:
         """Run a verb as far as it comes here. look: the record at the place, if the verb does not give it."""
-        awaited = self.driving.activity.awaited
+        awaited = self.engine.activity.awaited
         try:
             return self.reached(Next.GIVEN, self.shell.run(made))
         except HandedOver as handed:
@@ -340,9 +339,9 @@ class RemoteRequest:
         )  # fmt: skip
 
     @property
-    def dispatched_here(self) -> EffectRecord | None:
+    def unsent_effect(self) -> EffectRecord | None:
         """The effect at the place, if it was dispatched under this very lease: its sender lost our answer, and may send it."""
-        found = next((entry.record for _, entry in self.driving.replay.journal.entries), None)
+        found = next((entry.record for _, entry in self.engine.replay.journal.entries), None)
         if not isinstance(found, EffectRecord) or found.state is not EffectState.DISPATCHED:
             return None
         if found.holder != self.lease.holder or found.epoch != self.side.epoch:
@@ -353,13 +352,13 @@ class RemoteRequest:
 
 def marks_after(reads: Reads, stream: Stream, after: int) -> dict[str, PlaceMark]:
     """The places that were taken after an event."""
-    found = run_replay.journal_of(reads, stream, after).entries
-    return {place: PlaceMark(entry.what, entry.record.seq) for place, entry in found}
+    found = load_journal(reads, stream, after).entries
+    return {place: PlaceMark(entry.kind, entry.record.seq) for place, entry in found}
 
 
 def recorded(reads: Reads, stream: Stream, record: RunRecord, after: int) -> list[tuple[str, Any]]:
     """The record at each place of a run since its last checkpoint, in order, after an event. Raises Parked and Damaged."""
-    found = run_replay.journal_of(reads, stream, max(after, record.cut_seq)).entries
+    found = load_journal(reads, stream, max(after, record.cut_seq)).entries
     return [
         (place, entry) for place, entry in found if isinstance(entry.record, (StepRecord, EffectRecord, WaitRecord))
     ]

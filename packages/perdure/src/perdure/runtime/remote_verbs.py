@@ -12,27 +12,24 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.effects.acting import Acting
 from perdure.effects.commands import CallOutcome, Overdue, Read, Steps, Write, write
+from perdure.effects.effect_engine import EffectEngine
 from perdure.effects.ending import end_run
 from perdure.effects.ledger import effect, find
 from perdure.effects.outcomes import backoff_seconds
 from perdure.effects.tool import Tool, digest_of
 from perdure.errors import Conflict, Failed, InDoubt, Invalid, Stale, Unavailable
 from perdure.log.change import Stream
-from perdure.model.instants import duration_us, instant_us
+from perdure.model.instants import instant_us
 from perdure.model.limits import check_name
 from perdure.model.records.effects import EffectError, EffectRecord, EffectState, ToolKind, Verdict
 from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitKind, WaitRecord, WaitState
-from perdure.model.values import digest
+from perdure.model.usage import usage_of
 from perdure.planes.access import limits
-from perdure.planes.execution import model_inputs, runs, steps, waits
+from perdure.planes.execution import model_inputs, parked_runs, runs, steps, waits
 from perdure.planes.reading.durations import Duration, store_now
-from perdure.runtime import outward, run_replay, waiting
-from perdure.runtime.cutting import checkpoint
-from perdure.runtime.driving import Driving
-from perdure.runtime.places import Branch
-from perdure.runtime.placing import take
+from perdure.runtime.driver import go_to_rest
+from perdure.runtime.journal import Branch
 from perdure.runtime.remote import (
     BACKOFF_SECONDS,
     KnownPlaces,
@@ -46,8 +43,7 @@ from perdure.runtime.remote import (
     remote_tool,
     was_given_up,
 )
-from perdure.runtime.undoing import settle_open
-from perdure.runtime.usage import usage_of
+from perdure.runtime.run_engine import DOUBT, RunEngine
 from perdure.stores.core import Core
 from perdure.stores.tx import Tx
 
@@ -96,19 +92,19 @@ class WireError(Exception):
 
 def keep_step(request: RemoteRequest, said: StepSaid) -> RequestResult:
     """Record a step, or give the one that is recorded at its place. A run that is cancelled keeps what was done."""
-    return request.reach(_keep_step(request.driving, request.branch, said))
+    return request.reach(_keep_step(request.engine, request.branch, said))
 
 
-def _keep_step(driving: Driving, branch: Branch, said: StepSaid) -> Steps[StepRecord]:
+def _keep_step(engine: RunEngine, branch: Branch, said: StepSaid) -> Steps[StepRecord]:
     check_name(said.name, "name")
-    place, found = take(driving, branch, "step", said.name, said.digest, None)
-    if found is not None:
-        return msgspec.structs.replace(found, input=None)  # the answer of the first time
+    place, record = engine.take_place(branch, "step", said.name, said.digest, None)
+    if record is not None:
+        return msgspec.structs.replace(record, input=None)  # the answer of the first time
     notes: dict[str, Any] = {}
     given = None
     if said.model is not None:
         notes = {"model": said.model, "usage": usage_of(said.value)}
-        given = yield Read(model_inputs.prepare, (driving.stream, model_inputs.freeze(*said.input)))
+        given = yield Read(model_inputs.prepare, (engine.stream, model_inputs.freeze(*said.input)))
     doc = steps.document(place, said.name, said.digest, said.value, said.error, notes, shape=said.shape)
     seq = yield Write(steps.done, (doc, given))
     return StepRecord(
@@ -121,15 +117,20 @@ def _keep_step(driving: Driving, branch: Branch, said: StepSaid) -> Steps[StepRe
 
 
 def begin_effect(
-    request: RemoteRequest, tool: Tool, args: dict[str, Any], approve: outward.Approval, about: tuple[str, ...] = ()
+    request: RemoteRequest,
+    tool: Tool,
+    args: dict[str, Any],
+    question: str | None,
+    within: Duration | None,
+    about: tuple[str, ...] = (),
 ) -> RequestResult:
     """Carry an effect as far as it comes without its worker: to the call (its dispatch is durable by then), or to its end."""
-    mine = request.dispatched_here
-    if mine is not None and (mine.tool, mine.digest) == (tool.name, digest_of(tool.name, args)):
-        return request.reached(Next.SEND, mine)
-    key = outward.key_at(request.driving, request.branch.next_place(0), tool.name, digest_of(tool.name, args))
-    made = outward.act(request.driving, request.branch, tool, args, approve, None, about)
-    return request.reach(made, lambda: find(request.tx, request.stream, key))
+    record = request.unsent_effect
+    if record is not None and (record.tool, record.digest) == (tool.name, digest_of(tool.name, args)):
+        return request.reached(Next.SEND, record)
+    key = request.engine.effect_key(request.branch.next_place(0), tool.name, digest_of(tool.name, args))
+    steps_of_effect = request.engine.do_effect(request.branch, tool, args, question, within, about)
+    return request.reach(steps_of_effect, lambda: find(request.tx, request.stream, key))
 
 
 def own_effect(request: RemoteRequest, seq: int, attempt: int) -> EffectRecord:
@@ -148,7 +149,7 @@ def tell_outcome(request: RemoteRequest, seq: int, attempt: int, said: CallSaid)
     if found.attempt != attempt or found.state in (EffectState.PLANNED, SAYS.get(said.outcome)):
         return _pausing(request.reached(Next.GIVEN, found))  # this was said before, or it has moved on since
     tool = remote_tool(found.tool, found.kind, found.rule)
-    return _pausing(request.reach(request.driving.acting.record_outcome(tool, found, _came(said))))
+    return _pausing(request.reach(request.engine.effects.record_outcome(tool, found, _came(said))))
 
 
 def _pausing(reached: RequestResult) -> RequestResult:
@@ -165,9 +166,9 @@ def tell_outcome_late(
     found = effect(tx, stream, seq)
     if found.holder != hold.holder or found.attempt != attempt:
         raise Stale(f"attempt {attempt} of {found.id} is not this worker's", path="attempt", state=found.state.value)
-    acting = Acting(RemoteSender(core, hold.holder), stream, tx.actor, tx.tenant, in_run=True, token=hold.token)
+    engine = EffectEngine(RemoteSender(core, hold.holder), stream, tx.actor, tx.tenant, in_run=True, token=hold.token)
     tool = remote_tool(found.tool, found.kind, found.rule)
-    TransactionShell(tx, stream).run(acting.record_late(tool, found, _came(said)))
+    TransactionShell(tx, stream).run(engine.record_late(tool, found, _came(said)))
     return effect(tx, stream, seq)
 
 
@@ -195,10 +196,10 @@ def tell_probe(request: RemoteRequest, seq: int, attempt: int, verdict: Verdict,
         return request.reached(Next.GIVEN, found)
     asked_us = min(asked_us, store_now(request.tx))
     try:
-        return request.reach(request.driving.acting.judge_probe(found, verdict, asked_us))
+        return request.reach(request.engine.effects.apply_probe_answer(found, verdict, asked_us))
     except InDoubt as doubt:
         reached = request.reached(Next.REST, effect(request.tx, request.stream, seq))
-        return reached._replace(why=outward.DOUBT, wake_us=doubt.facts.get("until"))
+        return reached._replace(why=DOUBT, wake_us=doubt.facts.get("until"))
 
 
 # -- waits -----------------------------------------------------------------------------------------------------------
@@ -210,24 +211,18 @@ def ask(
 ) -> RequestResult:  # fmt: skip
     """Ask a person; the wait as it stands."""
     doc = waits.ask_document(question, choices, default, detail)
-    mark = digest(doc, "ask").hex()
-    return _awaited(
-        request,
-        waiting.await_one(request.driving, request.branch, WaitKind.ASK, doc, mark, timeout, about),
-    )
+    return _awaited(request, request.engine.ask_person(request.branch, doc, timeout, about))
 
 
 def sleep(request: RemoteRequest, duration: str) -> RequestResult:
     """Wait for some time, on the store's clock."""
-    duration_us(duration, "duration")
-    mark = digest(duration, "sleep").hex()
-    return _awaited(request, waiting.await_one(request.driving, request.branch, WaitKind.SLEEP, {}, mark, duration))
+    return _awaited(request, request.engine.sleep(request.branch, duration))
 
 
 def wait(request: RemoteRequest, name: str, timeout: Duration | None) -> RequestResult:
     """Wait for a signal."""
     check_name(name, "name")
-    return _awaited(request, waiting.await_signal(request.driving, request.branch, name, timeout))
+    return _awaited(request, request.engine.await_signal(request.branch, name, timeout))
 
 
 def start_child(
@@ -236,7 +231,7 @@ def start_child(
 ) -> RequestResult:  # fmt: skip
     """Start a run of one's own, and wait for its end. most: Limited if it is new and so many runs are not over."""
     check_name(agent, "agent")
-    if most is not None and not request.driving.replay.journal.entries:
+    if most is not None and not request.engine.replay.journal.entries:
         limits.check_runs(request.tx, most)
     return _awaited(request, _child(request, RemoteAgent(agent, "", timeout), tuple(args), kwargs, about))
 
@@ -244,16 +239,16 @@ def start_child(
 def _child(
     request: RemoteRequest, agent: RemoteAgent, args: tuple[Any, ...], kwargs: dict[str, Any], about: tuple[str, ...]
 ) -> Steps[WaitRecord]:
-    found = yield from waiting.start(request.driving, request.branch, agent, args, kwargs, about)
-    request.driving.activity.awaited.add(found.seq)
-    return (yield from waiting.until_over(request.driving, request.branch, found))
+    found = yield from request.engine.start_child(request.branch, agent, args, kwargs, about)
+    request.engine.activity.awaited.add(found.seq)
+    return (yield from request.engine.wait_until_over(request.branch, found))
 
 
 def _awaited(request: RemoteRequest, made: Steps[WaitRecord]) -> RequestResult:
     """A wait as it stands, over or not."""
 
     def look() -> WaitRecord | None:
-        seqs = request.driving.activity.awaited
+        seqs = request.engine.activity.awaited
         return waits.wait(request.tx, request.stream, max(seqs)) if seqs else None
 
     return request.reach(made, look)
@@ -269,7 +264,7 @@ def cut(request: RemoteRequest, state: Any, number: int, about: tuple[str, ...])
         return request.reached(Next.GIVEN, record)
     if record.cuts != number:
         raise Conflict(f"the run is at cut {record.cuts}", path="cut", cut=record.cuts)
-    reached = request.reach(checkpoint(request.driving, request.branch, state, now=True, about=about))
+    reached = request.reach(request.engine.save_checkpoint(request.branch, state, now=True, about=about))
     return reached._replace(value=runs.run(request.tx, request.stream), news={}, seq=request.tx.seq(request.stream))
 
 
@@ -288,16 +283,16 @@ def fail(request: RemoteRequest, error: EffectError, blamed: int | str | None) -
 
 
 def _end(request: RemoteRequest, status: RunStatus, *said: Any) -> RunRecord:
-    driving = request.driving
-    driving.activity.interrupted = True  # look for what was left under way
+    engine = request.engine
+    engine.activity.interrupted = True  # look for what was left under way
 
     def ending() -> Steps[None]:
-        yield from settle_open(driving, completes=status is RunStatus.COMPLETED)
-        yield write(end_run, driving.core.epoch, status, *said)
+        yield from engine.settle_open_effects(completes=status is RunStatus.COMPLETED)
+        yield write(end_run, engine.core.epoch, status, *said)
 
     reached = request.reach(ending())
     if reached.next is Next.REST:
-        run_replay.go_to_rest(
+        go_to_rest(
             request.tx, request.stream, _undisturbed(request), reached.why, reached.wake_us, _limit_us(request), ()
         )
     return runs.run(request.tx, request.stream)
@@ -305,7 +300,7 @@ def _end(request: RemoteRequest, status: RunStatus, *said: Any) -> RunRecord:
 
 def park(request: RemoteRequest, reason: str, message: str, hint: str) -> RunRecord:
     """The machine must not continue by itself: the program changed, or a person must look."""
-    changed = reason == run_replay.CHANGED
+    changed = reason == parked_runs.CHANGED
     runs.park(request.tx, request.stream, reason, message, {"hint": hint}, request.record.program if changed else None)
     return runs.run(request.tx, request.stream)
 
@@ -322,9 +317,7 @@ def rest(request: RemoteRequest, said: RestSaid) -> RunRecord:
         raise Invalid("a run that waits for nothing would never be woken", path="awaited", hint="release it instead")
     lease = _undisturbed(request)
     lease.disturbed = (request.lease.cancelling and not said.knows_cancelled) or _has_come(request, said)
-    run_replay.go_to_rest(
-        request.tx, request.stream, lease, said.reason, said.wake_us, _limit_us(request), said.awaited
-    )
+    go_to_rest(request.tx, request.stream, lease, said.reason, said.wake_us, _limit_us(request), said.awaited)
     return runs.run(request.tx, request.stream)
 
 

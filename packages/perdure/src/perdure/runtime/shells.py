@@ -1,4 +1,4 @@
-"""Shells: carry out what the engine of effects and runs asks for (`effects.commands`). In both colours by hand, like the callers.
+"""Shells: carry out what the engine of effects and runs asks for (`effects.commands`). Written by hand for sync and for async.
 
 A shell runs one generator of the engine: it does what the generator yields, and sends it the result or throws the error. Each
 shell has a table of what it does with which command. Code that belongs to asyncio (the numbers of branches, stopping tasks,
@@ -14,7 +14,6 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
-from perdure.effects.acting import Acting
 from perdure.effects.commands import (
     Await,
     AwaitCancellation,
@@ -36,19 +35,20 @@ from perdure.effects.commands import (
     Write,
     write,
 )
-from perdure.effects.kept_results import KeptResult
+from perdure.effects.effect_engine import EffectEngine
 from perdure.errors import Error, Stale, Unavailable
 from perdure.log.change import Stream
 from perdure.model.lazily import lazily
 from perdure.model.records.runs import RunRecord
 from perdure.planes.execution import leases, runs
 from perdure.planes.execution.leases import Lease
-from perdure.runtime import driver, invoking, log_context, places
+from perdure.runtime import current_branch, driver, invoking, log_context
 from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller, Caller, Check
-from perdure.runtime.driving import Driving
-from perdure.runtime.run_replay import Drive
+from perdure.runtime.driver import Drive
+from perdure.runtime.run_engine import RunEngine
 from perdure.stores.job import Job
+from perdure.stores.kept_results import KeptResult
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle
@@ -59,14 +59,14 @@ else:
     (isolating,) = lazily("perdure.runtime", "isolating")
 
 T = TypeVar("T")
-# Gives the class of the run that an agent's function gets, by its colour (`handles.colours.run_for`).
+# Gives the class of the run that an agent's function gets, sync or async (`handles.colours.run_for`).
 RunMaker: TypeAlias = Callable[[Agent], Callable[..., Any]]
 CommandTable: TypeAlias = dict[type, Callable[[Any, Any], Any]]  # the method of a shell for each command
 
 
-def acting_in(caller: Caller | AsyncCaller, stream: Stream) -> Acting:
+def effect_engine_of(caller: Caller | AsyncCaller, stream: Stream) -> EffectEngine:
     """The engine that acts in a session."""
-    return Acting(caller.core, stream, caller.actor, caller.tenant)
+    return EffectEngine(caller.core, stream, caller.actor, caller.tenant)
 
 
 class Shell:
@@ -117,7 +117,7 @@ class Shell:
             return self._keep_trying(write, away)
 
     def _keep_trying(self, write: Callable[[], T], away: Unavailable) -> T:
-        """Record what this process alone knows, as soon as the store is back; see `effects.kept_results`."""
+        """Record what this process alone knows, as soon as the store is back; see `stores.kept_results`."""
         keeping = KeptResult(self.caller.core, f"{self._stream.kind} {self._stream.name}")
         recorded = False
         try:
@@ -179,12 +179,12 @@ class RunShell(Shell):
     run.
     """
 
-    __slots__ = ("_driving", "_hold", "_program", "_thread")
+    __slots__ = ("_engine", "_hold", "_program", "_thread")
 
-    def __init__(self, caller: Caller, driving: Driving, program: Callable[..., Any]) -> None:
-        super().__init__(caller, driving.stream, staying=driving.hold.check_staying)
-        self._driving = driving
-        self._hold = driving.hold
+    def __init__(self, caller: Caller, engine: RunEngine, program: Callable[..., Any]) -> None:
+        super().__init__(caller, engine.stream, staying=engine.hold.check_not_leaving)
+        self._engine = engine
+        self._hold = engine.hold
         self._program = program
         self._thread = get_ident()  # of the program; its named branches may have others
 
@@ -193,7 +193,7 @@ class RunShell(Shell):
         if not command.fenced:
             return super()._write(command)
         hold, caller = self._hold, self.caller
-        verb, args, said = hold.begin_write(verb, args)
+        verb, args, failed_steps = hold.begin_write(verb, args)
         about = (hold.lease, verb, *args)
         try:
             try:
@@ -203,9 +203,9 @@ class RunShell(Shell):
                     raise
                 result, seq = self._keep_trying(partial(caller.run, leases.fenced, about, kwargs, ""), away)
         except BaseException as error:
-            hold.not_written(said, error)
+            hold.fail_write(failed_steps, error)
             raise
-        hold.wrote(seq)
+        hold.end_write(seq)
         return result
 
     def _read(self, command: Read) -> Any:
@@ -213,29 +213,29 @@ class RunShell(Shell):
         try:
             return self.caller.read(command.verb, *command.args, **command.kwargs)
         except Unavailable as trouble:
-            raise self._hold.troubled(trouble) from None
+            raise self._hold.stop_for_trouble(trouble) from None
         finally:
             self._hold.activity.busy -= 1
 
     def _check_lease(self, _command: CheckLease) -> None:
         if not self._read(Read(leases.holds, (self._hold.lease,))):
-            raise self._hold.troubled(lost(self._stream))
+            raise self._hold.stop_for_trouble(lost(self._stream))
 
     def _stand_by(self, command: StandBy) -> bool:
         self.caller.pause(command.seconds, self._staying)
         return get_ident() == self._thread
 
     def _call_program(self, _command: CallProgram) -> CallOutcome:
-        driving = self._driving
-        run = self._program(self, driving, driving.trunk)
-        token = places.enter(driving.trunk)
+        engine = self._engine
+        run = self._program(self, engine, engine.trunk)
+        token = current_branch.enter(engine.trunk)
         try:
-            with driving.observed():
-                return CallOutcome(driving.agent.fn(run, *driving.record.args, **driving.record.kwargs))
+            with engine.observed():
+                return CallOutcome(engine.agent.fn(run, *engine.record.args, **engine.record.kwargs))
         except BaseException as error:  # noqa: BLE001 - whatever ends a program, the engine judges it
             return CallOutcome(None, error)
         finally:
-            places.leave(token)
+            current_branch.leave(token)
 
     _ways: ClassVar[CommandTable] = {
         **Shell._ways,
@@ -296,7 +296,7 @@ class AsyncShell:
             return await self._keep_trying(write, away)
 
     async def _keep_trying(self, write: Callable[[], Awaitable[T]], away: Unavailable) -> T:
-        """Record what this process alone knows, as soon as the store is back; see `effects.kept_results`."""
+        """Record what this process alone knows, as soon as the store is back; see `stores.kept_results`."""
         keeping = KeptResult(self.caller.core, f"{self._stream.kind} {self._stream.name}")
         recorded = False
         try:
@@ -356,12 +356,12 @@ class AsyncShell:
 class AsyncRunShell(AsyncShell):
     """Runs the engine of one driven run from async code, whose program may have tasks; see `RunShell`."""
 
-    __slots__ = ("_awaiting", "_driving", "_first", "_hold", "_program", "_standing", "_stops", "_vigil")
+    __slots__ = ("_awaiting", "_engine", "_first", "_hold", "_program", "_standing", "_stops", "_vigil")
 
-    def __init__(self, caller: AsyncCaller, driving: Driving, program: Callable[..., Any]) -> None:
-        super().__init__(caller, driving.stream, staying=driving.hold.check_staying)
-        self._driving = driving
-        self._hold = driving.hold
+    def __init__(self, caller: AsyncCaller, engine: RunEngine, program: Callable[..., Any]) -> None:
+        super().__init__(caller, engine.stream, staying=engine.hold.check_not_leaving)
+        self._engine = engine
+        self._hold = engine.hold
         self._program = program
         self._first: tuple[Any, Any] | None = None  # the first task of the program, and its coroutine
         # Tasks that wait for other branches, and those that wait until their program cancels them: until they look again.
@@ -375,7 +375,7 @@ class AsyncRunShell(AsyncShell):
         if not command.fenced:
             return await super()._write(command)
         hold, caller = self._hold, self.caller
-        verb, args, said = hold.begin_write(verb, args)
+        verb, args, failed_steps = hold.begin_write(verb, args)
         about = (hold.lease, verb, *args)
         try:
             try:
@@ -386,9 +386,9 @@ class AsyncRunShell(AsyncShell):
                     raise
                 result, seq = await self._keep_trying(partial(caller.run, leases.fenced, about, kwargs, ""), away)
         except BaseException as error:
-            hold.not_written(said, error)
+            hold.fail_write(failed_steps, error)
             raise
-        hold.wrote(seq)
+        hold.end_write(seq)
         return result
 
     async def _read(self, command: Read) -> Any:
@@ -396,31 +396,33 @@ class AsyncRunShell(AsyncShell):
         try:
             return await self.caller.read(command.verb, *command.args, **command.kwargs)
         except Unavailable as trouble:
-            raise self._hold.troubled(trouble) from None
+            raise self._hold.stop_for_trouble(trouble) from None
         finally:
             self._hold.activity.busy -= 1
 
     async def _check_lease(self, _command: CheckLease) -> None:
         if not await self._read(Read(leases.holds, (self._hold.lease,))):
-            raise self._hold.troubled(lost(self._stream))
+            raise self._hold.stop_for_trouble(lost(self._stream))
 
     async def _call_program(self, _command: CallProgram) -> CallOutcome:
         from asyncio import current_task, get_running_loop  # noqa: PLC0415 - only async agents pay for asyncio
 
-        driving = self._driving
-        run = self._program(self, driving, driving.trunk)
-        places.number_branches(get_running_loop())
-        token = places.enter(driving.trunk)
+        engine = self._engine
+        run = self._program(self, engine, engine.trunk)
+        if engine.record.numbering == runs.BY_PYTHON:
+            engine.trunk.wait_for_branches = current_branch.WaitForBranches(engine.replay.first_records)
+        current_branch.number_branches(get_running_loop())
+        token = current_branch.enter(engine.trunk)
         self._hold.see_out = self._see_out
         try:
-            with driving.observed():
-                called = driving.agent.fn(run, *driving.record.args, **driving.record.kwargs)
+            with engine.observed():
+                called = engine.agent.fn(run, *engine.record.args, **engine.record.kwargs)
                 self._first = (current_task(), called)
                 return CallOutcome(await called)
         except BaseException as error:  # noqa: BLE001 - whatever ends a program, the engine judges it
             return CallOutcome(None, error)
         finally:
-            places.leave(token)
+            current_branch.leave(token)
             if self._vigil is not None:
                 self._vigil.end()
             if self._first is not None:
@@ -444,7 +446,7 @@ class AsyncRunShell(AsyncShell):
             first = self._first if judged else None
             if not woken.done():
                 standing = {task for each in judged for task in each}
-                woken.set_result(first is not None and stands(first, self._driving.trunk.tasks, standing))
+                woken.set_result(first is not None and stands(first, self._engine.trunk.tasks, standing))
 
         loop, task = get_running_loop(), current_task()
         woken = loop.create_future()
@@ -462,7 +464,7 @@ class AsyncRunShell(AsyncShell):
 
     def _stop_but(self, here: Any) -> None:
         """Cancel all tasks of the program but this one."""
-        for task in [task for task in self._driving.trunk.tasks if task is not here and not task.done()]:
+        for task in [task for task in self._engine.trunk.tasks if task is not here and not task.done()]:
             task.cancel()
         if self._first is not None and self._first[0] is not here:
             self._stops += 1
@@ -473,7 +475,7 @@ class AsyncRunShell(AsyncShell):
         from perdure.runtime.standstill import Vigil  # noqa: PLC0415 - which needs asyncio
 
         if self._first is not None and self._vigil is None:
-            self._vigil = Vigil(self._driving, self._first, partial(self._stop_but, None))
+            self._vigil = Vigil(self._engine, self._first, partial(self._stop_but, None))
 
     async def _stop_branches(self, command: StopBranches) -> None:
         from asyncio import current_task, gather  # noqa: PLC0415 - as above
@@ -514,7 +516,7 @@ def drive(caller: Caller, agent: Agent, lease: Lease, run_for: RunMaker, record:
         return invoking.awaited(adrive(there, agent, lease, run_for, record))
     if record is None or not lease.first:
         record = caller.read(runs.run, lease.stream)
-    driving = Driving(
+    engine = RunEngine(
         core=caller.core,
         heartbeat=caller.heartbeat,
         actor=caller.actor,
@@ -523,7 +525,7 @@ def drive(caller: Caller, agent: Agent, lease: Lease, run_for: RunMaker, record:
         lease=lease,
         record=record,
     )
-    return RunShell(caller, driving, run_for(agent)).run(driver.drive(driving))
+    return RunShell(caller, engine, run_for(agent)).run(driver.drive_run(engine))
 
 
 def _drive_to_its_end(caller: Caller, agent: Agent, lease: Lease, *given: Any) -> Drive:
@@ -547,7 +549,7 @@ async def adrive(
         return await to_thread(_drive_to_its_end, there, agent, lease, run_for, record)
     if record is None or not lease.first:
         record = await caller.read(runs.run, lease.stream)
-    driving = Driving(
+    engine = RunEngine(
         core=caller.core,
         heartbeat=caller.heartbeat,
         actor=caller.actor,
@@ -556,24 +558,24 @@ async def adrive(
         lease=lease,
         record=record,
     )
-    return await _apart(driving, AsyncRunShell(caller, driving, run_for(agent)))
+    return await _apart(engine, AsyncRunShell(caller, engine, run_for(agent)))
 
 
-async def _apart(driving: Driving, shell: AsyncRunShell) -> Drive:
+async def _apart(engine: RunEngine, shell: AsyncRunShell) -> Drive:
     """Drive in a task of its own: a cancellation of the caller's comes from outside, and any other is the program's own."""
     from asyncio import CancelledError, current_task, get_running_loop, wait  # noqa: PLC0415 - only async agents need it
 
     async def drive() -> CallOutcome:
         try:
-            return CallOutcome(await shell.run(driver.drive(driving)))
+            return CallOutcome(await shell.run(driver.drive_run(engine)))
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is the caller's: a task would end the loop by some
             return CallOutcome(None, error)
 
     loop, caller = get_running_loop(), current_task()
     assert caller is not None
     before = caller.cancelling()  # a caller may drive while it is being cancelled
-    driving.hold.cancellation = lambda: CancelledError() if caller.cancelling() > before else None
-    with places.standing_in(None):  # the task is no branch of a run that its caller may be inside of
+    engine.hold.cancellation = lambda: CancelledError() if caller.cancelling() > before else None
+    with current_branch.in_branch(None):  # the task is no branch of a run that its caller may be inside of
         task = loop.create_task(drive())
     log_context.note(task)
     while not task.done():

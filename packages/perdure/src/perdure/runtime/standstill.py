@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.model.crash_points import reach
 
 if TYPE_CHECKING:
-    from perdure.runtime.driving import Driving
+    from perdure.runtime.run_state import RunState
 
 log = logging.getLogger("perdure.run")
 
@@ -35,8 +35,8 @@ class Vigil:
     can move.
     """
 
-    def __init__(self, driving: Driving, first: tuple[Task[Any], Any], stop: Callable[[], None]) -> None:
-        self._driving = driving
+    def __init__(self, run: RunState, first: tuple[Task[Any], Any], stop: Callable[[], None]) -> None:
+        self._run = run
         self._first = first
         self._stop = stop
         self._awaited: list[Any] | None = None  # by its tasks, at the look before
@@ -49,14 +49,14 @@ class Vigil:
         self._timer.cancel()
 
     def _look(self) -> None:
-        activity = self._driving.activity
+        activity = self._run.activity
         at_work = activity.busy or activity.takers
-        awaited = None if at_work else awaited_by_all(self._first, self._driving.trunk.tasks)
+        awaited = None if at_work else awaited_by_all(self._first, self._run.trunk.tasks)
         self._still = self._still + 1 if awaited is not None and awaited == self._awaited else 0
         self._awaited = awaited
         if self._still >= STILL_LOOKS:
             self._still = 0
-            log.info("its program waits for itself, and is stopped", extra=self._driving.about)
+            log.info("its program waits for itself, and is stopped", extra=self._run.about)
             reach("run.still.before")
             self._stop()
         self._timer = self._loop.call_later(LOOK_SECONDS, self._look)

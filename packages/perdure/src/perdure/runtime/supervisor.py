@@ -30,6 +30,7 @@ from typing import Any
 import msgspec
 
 from perdure.errors import Unavailable
+from perdure.model import programs
 from perdure.runtime.supervisor_pipe import SupervisorPipe
 
 log = logging.getLogger("perdure.supervisor")
@@ -124,8 +125,8 @@ class Supervisor:
         ours, theirs = socket.socketpair()
         with theirs:
             number = theirs.fileno()
-            # In a group of their own: a Ctrl-C is passed on once, not felt twice.
-            program = subprocess.Popen(self._command(number, role), pass_fds=[number], process_group=0)  # noqa: S603
+            # It has a group of its own: a Ctrl-C is passed on once, not felt twice.
+            program = programs.start(self._command(number, role), env=os.environ, stdin=None, keep=[number])
         line = SupervisorPipe(ours)
         if self._first_word:
             line.say(**self._first_word)

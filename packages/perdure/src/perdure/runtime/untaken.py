@@ -1,6 +1,6 @@
 """Runs that nobody drives now: which of them can be driven here, and the obstacle of one that cannot. Keeps P13, P15.
 
-Read verbs and checks without colour. Callers: `store.drive` and `store.recover`.
+Read verbs and checks. Callers: `store.drive` and `store.recover`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from perdure.model.records.effects import EffectRecord, EffectState
 from perdure.model.records.runs import RunRecord, RunStatus, WaitKind, WaitRecord
 from perdure.planes.execution import waits, workers
 from perdure.runtime.agent import Agent
-from perdure.runtime.outward import DOUBT
+from perdure.runtime.run_engine import DOUBT
 from perdure.stores.core import Core
 from perdure.stores.store import Reads
 

@@ -30,7 +30,7 @@ import msgspec
 from perdure.errors import Error, Invalid, Stale, Unavailable
 from perdure.log.change import Stream
 from perdure.model.instants import SECOND_US
-from perdure.model.pins import told
+from perdure.model.pins import moved_text
 from perdure.model.records.runs import RunStatus
 from perdure.model.records.workers import About
 from perdure.planes.execution import leases, runs, workers
@@ -41,8 +41,8 @@ from perdure.planes.recovery import presence
 from perdure.runtime import log_context
 from perdure.runtime.agent import Agent
 from perdure.runtime.callers import AsyncCaller
+from perdure.runtime.driver import Drive
 from perdure.runtime.fair_order import FairOrder
-from perdure.runtime.run_replay import Drive
 from perdure.runtime.shells import RunMaker, adrive
 from perdure.runtime.stalled_loops import LoopWatchdog
 from perdure.runtime.stopping import Leaving
@@ -351,7 +351,7 @@ class Worker:
             )  # fmt: skip
             if lease is None:
                 return None
-            lease.hired = True
+            lease.driven_by_worker = True
             if not self._begun:
                 self._begun = True
                 self._begin()
@@ -376,7 +376,7 @@ class Worker:
             log_context.note(asyncio.current_task())
             log.info("taken", extra={"token": lease.token})
             if lease.moved:
-                log.warning("it continues under other versions", extra={"versions": told(lease.moved)})
+                log.warning("it continues under other versions", extra={"versions": moved_text(lease.moved)})
             try:
                 drive = await adrive(self._caller_of(found.stream), agent, lease, self._run_for)
             except (Leaving, asyncio.CancelledError):

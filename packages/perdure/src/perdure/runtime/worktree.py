@@ -13,7 +13,6 @@ import hashlib
 import os
 import re
 import stat
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -238,13 +237,13 @@ class Worktree:
             return git.ask(self._place, self._deadline - time.monotonic(), *command)
         except FileNotFoundError as error:
             raise Unclear(NO_GIT, str(error)) from None
-        except subprocess.TimeoutExpired:
-            raise Unclear(UNKNOWN, "git did not answer in time") from None
+        except TimeoutError as error:
+            raise Unclear(UNKNOWN, str(error)) from None
 
     def _out(self, *command: str) -> bytes:
         answer = self._answer(*command)
         if answer.status:
-            raise Unclear(NO_REPOSITORY if "not a git repository" in answer.said else UNKNOWN, answer.said)
+            raise Unclear(NO_REPOSITORY if "not a git repository" in answer.complaint else UNKNOWN, answer.complaint)
         return answer.out
 
     def _asked(self, *command: str) -> str:

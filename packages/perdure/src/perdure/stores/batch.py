@@ -7,6 +7,7 @@ Keeps P5.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -42,9 +43,6 @@ class Buffer(msgspec.Struct, eq=False):
     empties: list[tuple[int, int]] = []
     adopted: bool = False  # these events were recorded elsewhere
 
-    def __bool__(self) -> bool:
-        return bool(self.events or self.rows or self.streams or self.blob_rows or self.empties)
-
     def add(self, later: Buffer) -> None:
         """Take over what was written after this."""
         self.events += later.events
@@ -65,6 +63,7 @@ class Buffer(msgspec.Struct, eq=False):
 
 
 _EMPTY = Buffer()  # never changed
+_EVENT = itemgetter(1)
 
 
 class Batch:
@@ -136,7 +135,8 @@ class Batch:
 
     def absorb(self, tx: Tx) -> None:
         """Merge a finished job's writes and its read set. A job that read twice without writing must have seen one state."""
-        if not (tx.buffer or tx.flushed_early):
+        own = tx.buffer
+        if not (own.events or own.rows or own.streams or own.blob_rows or own.empties or tx.flushed_early):
             if tx.looks > 1:
                 self.read |= tx.read
             return
@@ -144,22 +144,21 @@ class Batch:
         if tx.named:
             self.named |= tx.named
         if self.buffer is _EMPTY:  # mostly: one job, or the first
-            self.buffer = tx.buffer
+            self.buffer = own
         else:
-            self.buffer.add(tx.buffer)
+            self.buffer.add(own)
 
     def flush(self, *, commit: bool) -> None:
         """Write everything that is buffered, set-wise; with `commit`, make it durable."""
         buffer = self.buffer
         writes = self._writes(buffer)
-        if commit and writes:
+        if commit and not self.exact:
             self._verify_read(writes)
-        elif commit:
-            self.check(self.read)
         # An import brings as many events as it likes, in one transaction: nobody who follows commits has seen them happen.
         self.trail += [*buffer.events[:1], *buffer.events[-1:]] if buffer.adopted else buffer.events
         self.flushed.update(buffer.heads)
-        self._hold(move.stream for move in writes.heads)
+        if not self.exact:
+            self._hold(move.stream for move in writes.heads)
         self.connection.write(writes, commit=commit)
         if not commit:  # else this batch is over; a new stream becomes real with its first event
             unreal = {number: stream for number, stream in buffer.streams.items() if number not in buffer.heads}
@@ -167,7 +166,7 @@ class Batch:
 
     def _writes(self, buffer: Buffer) -> Writes:
         writes = Writes(
-            events=[event for _, event in buffer.events], blobs=[*buffer.blob_rows.values()], empties=buffer.empties
+            events=[*map(_EVENT, buffer.events)], blobs=[*buffer.blob_rows.values()], empties=buffer.empties
         )
         for stream, head in buffer.heads.items():
             if stream in buffer.streams:
@@ -192,8 +191,11 @@ class Batch:
             raise Fault(FaultKind.RACED, "the stream grew meanwhile")
 
     def _verify_read(self, writes: Writes) -> None:
-        """A stream that was only read moves from its head to its head: if it is elsewhere by now, the decision was stale."""
-        if self.exact:
+        """A stream that was only read moves from its head to its head: if it is elsewhere by now, the decision was stale. A batch
+        that writes nothing looks.
+        """
+        if writes.is_empty():
+            self.check(self.read)
             return
         moved = {move.stream for move in writes.heads}
         for stream in self.read - moved - self.buffer.streams.keys():

@@ -32,13 +32,8 @@ class CommitLogger:
     def __init__(self, store_url: str) -> None:
         self._store = without_password(store_url)
 
-    @property
-    def wanted(self) -> bool:
-        """Whether somebody listens to commits; asked on the hot path."""
-        return EVENTS.isEnabledFor(logging.DEBUG) or COMMITS.isEnabledFor(logging.DEBUG)
-
     def committed(self, events: Sequence[tuple[Stream, NewEvent]], jobs: int) -> None:
-        """A batch is durable."""
+        """A batch is durable. Called if somebody listens to one of the two."""
         if not events:  # a read on the lane, or a heartbeat
             return
         for stream, event in events:

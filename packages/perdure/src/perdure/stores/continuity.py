@@ -23,7 +23,6 @@ from perdure.stores.rollback_guard import NotedEvent, RollbackGuard
 from perdure.stores.tx import LOG
 
 if TYPE_CHECKING:
-    from perdure.log.change import Stream
     from perdure.stores.store import Engine, History, NewEvent, Reads
 
 log = logging.getLogger("perdure.store")
@@ -38,30 +37,27 @@ class Continuity(Epochs):
         self, engine: Engine, epoch: int, history: History | None, guard: RollbackGuard, *, keeps: bool
     ) -> None:
         super().__init__(epoch)
-        self.last: NewEvent | None = None  # the last event that was acknowledged here
+        self.last: NewEvent | None = (
+            None  # the last event that was acknowledged here: the database must have it from here on
+        )
         self._engine = engine
-        self._guard = guard
+        self.guard = guard
         self._history = history
         self._keeps = keeps  # whether it may raise the epoch: not for who only reads
         self._mutex = threading.Lock()
-
-    def committed(self, stream: Stream, event: NewEvent) -> None:
-        """This event is durable: the database must have it from here on, and what lies outside of it says so."""
-        self.last = event
-        self._guard.note(NotedEvent(self.epoch, stream.uid, event.seq, event.hash))
 
     def look_ahead(self, reads: Reads) -> Callable[[], None]:
         """Look for the newest event, whoever made it. Gives the function that notes it, to be called after a commit that waited
         for all who must have it.
         """
-        count = self._guard.count
+        count = self.guard.count
         newest = [
             NotedEvent(self.epoch, bytes(uid), seq, bytes(digest)) for uid, seq, digest in reads.query(LOG.event_newest)
         ]
 
         def note() -> None:
-            if newest and self._guard.count == count:  # else a newer one was noted meanwhile
-                self._guard.note(newest[0])
+            if newest and self.guard.count == count:  # else a newer one was noted meanwhile
+                self.guard.note(newest[0])
 
         return note
 

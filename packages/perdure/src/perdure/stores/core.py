@@ -183,7 +183,7 @@ class Core:
         self.blobs = Blobs(place, identity.partition, engine.blobs_inside_max_bytes, plain_text=engine.plain_text_blobs)
         self.timeout_seconds = timeout_seconds
         self.keep_seconds = KEEP_SECONDS if clock is None else 0.0  # how long a result is kept that cannot be recorded
-        self.kept_since: list[float] = []  # of each that is kept now (`effects.kept_results`), on the monotonic clock
+        self.kept_since: list[float] = []  # of each that is kept now (`stores.kept_results`), on the monotonic clock
         self.lane = Lane(engine, self.blobs, self.clocks, timeout_seconds, self.continuity)
         self.on_close: Callable[[], None] | None = None  # called when everything is committed, and can still be read
         # Called when what was emptied must leave what lies beside the store.

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
+from logging import DEBUG
 from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.errors import Error, Refused, TimedOut, Unavailable
@@ -25,8 +26,9 @@ from perdure.model.ids import Entropy
 from perdure.stores.batch import Actor, Batch
 from perdure.stores.blobs import Blobs
 from perdure.stores.clocks import Clocks
-from perdure.stores.commit_logging import CommitLogger
+from perdure.stores.commit_logging import COMMITS, EVENTS, CommitLogger
 from perdure.stores.job import Job, refuse, settle, wake
+from perdure.stores.rollback_guard import NotedEvent
 from perdure.stores.store import RETRYABLE, Connection, Engine, Fault, FaultKind, Head, NewEvent, Writes
 from perdure.stores.tx import LOG, Tx
 
@@ -95,7 +97,8 @@ class Lane:
 
     def run(self, job: Job) -> Any:
         """Run a job and wait for its commit. Raises what the verb raised, or why it could not be committed."""
-        self.check_process()
+        if self._pid != os.getpid():
+            raise _forked()
         try:
             if self._enter(job) or self._wait(job):
                 self._hold(job)
@@ -115,7 +118,8 @@ class Lane:
         job.future = loop.create_future()
         job.deadline = time.monotonic() + self._timeout_seconds
         with self._mutex:
-            self._check_open()
+            if self._closed or self._refused is not None:
+                raise self._refusal()
             self._begin_serving()  # first: a job that nobody would serve is not queued
             self._queue.append(job)
             idle, self._free = self._free, False
@@ -152,11 +156,9 @@ class Lane:
         """Let nothing more be written: whoever comes is told why."""
         self._refused = why
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise Refused("the store is closed", path="store")
-        if self._refused is not None:
-            raise self._refused
+    def _refusal(self) -> Error:
+        """Why no job is taken any more."""
+        return self._refused if self._refused is not None and not self._closed else _closed()
 
     def close(self) -> None:
         """Refuse new jobs, finish the queued ones, let the connection go."""
@@ -185,7 +187,7 @@ class Lane:
     def check_process(self) -> None:
         """Asked before any lock is touched: a lock that some thread held during the fork stays locked in the child."""
         if self._pid != os.getpid():
-            raise Refused("the store was opened before a fork", path="store", hint="open it again in the child process")
+            raise _forked()
 
     def _check_owner(self) -> None:
         if self._owner == threading.get_ident():
@@ -198,8 +200,8 @@ class Lane:
         """Whether the caller now holds the lane; if not, its job is queued."""
         job.deadline = math.inf if final else time.monotonic() + self._timeout_seconds
         with self._mutex:
-            if not final:
-                self._check_open()
+            if (self._closed or self._refused is not None) and not final:
+                raise self._refusal()
             if self._free:
                 self._free = False
                 job.holds = True
@@ -240,8 +242,9 @@ class Lane:
             self._owner = threading.get_ident()
             if self._queue or first.future is not None:  # a job that comes after this look is in the next batch
                 jobs = self._gather(jobs)
-            if jobs:
-                self._commit(jobs)
+            trouble = self._attempt(jobs, self._claimed(jobs) if len(jobs) > 1 else ()) if jobs else None
+            if trouble is not None:
+                self._try_again(jobs, trouble)
         finally:
             self._finish(first)
 
@@ -320,13 +323,12 @@ class Lane:
 
     # -- committing ------------------------------------------------------------------------------------------------------------
 
-    def _commit(self, jobs: list[Job]) -> None:
-        """Give every job an outcome: together if it works, after a lost race once more with the heads locked, else alone.
+    def _claimed(self, jobs: list[Job]) -> set[int]:
+        """The streams of several claims, whose heads are locked at once: one that is lost then takes none of the others along."""
+        return {job.about for job in jobs} - {0} if self._hints is not None and jobs[0].contended else set()
 
-        Several claims lock their heads at once: one of them that is lost then takes none of the others along.
-        """
-        claims = self._hints is not None and len(jobs) > 1 and jobs[0].contended
-        trouble = self._attempt(jobs, {job.about for job in jobs} - {0} if claims else ())
+    def _try_again(self, jobs: list[Job], trouble: Exception | None) -> None:
+        """Give every job an outcome that got none together: after a lost race once more with the heads locked, else alone."""
         if len(jobs) > 1 and isinstance(trouble, Fault) and trouble.kind is FaultKind.RACED:
             trouble = self._attempt(jobs, self._raced)
         if trouble is not None:
@@ -358,48 +360,66 @@ class Lane:
     def _attempt(self, jobs: list[Job], lock: Iterable[int] = ()) -> Exception | None:
         """Run the verbs and commit once. Returns what broke it, our own bugs included: the callers must hear of it.
 
-        On a Fault nothing is acknowledged and nothing is kept.
+        A verb's result is its job's outcome if the batch is committed, and is forgotten otherwise. On a Fault nothing is
+        acknowledged and nothing is kept.
         """
-        batch = interrupt = None
+        batch = None
         committing = False
         try:
-            try:
-                connection = self._connection or self._connect()
-                connection.tenants = [jobs[0].tenant] if len(jobs) == 1 else sorted({job.tenant for job in jobs})
-                if len(jobs) == 1 and jobs[0].reads:  # nobody else has the connection: no transaction is needed
-                    _read(jobs[0], connection)
-                    jobs[0].done = True
-                    return None
-                batch = Batch(connection, self._blobs, self._entropy, self._hints, self.actors)
-                connection.begin()
-                if lock:
-                    batch.lock_heads(lock)
-                elif len(jobs) > 1:
-                    batch.look_up({job.about for job in jobs} - {0})
-                for job in jobs:
-                    if job.reads:
-                        _read(job, connection)
-                    else:
-                        self._run(job, batch)
-                reach("lane.before_commit")
-                committing = True
-                batch.flush(commit=True)
-                reach("lane.after_commit")
-            except BaseException as error:
-                if batch is None or not committing or not self._learn_outcome(error, batch, jobs):
-                    self._give_up(error, batch)
-                    raise
-                interrupt = None if isinstance(error, Fault) else error  # a Ctrl-C mostly arrives after the COMMIT
+            connection = self._connection or self._connect()
+            connection.tenants = [jobs[0].tenant] if len(jobs) == 1 else sorted({job.tenant for job in jobs})
+            if len(jobs) == 1 and jobs[0].reads:  # nobody else has the connection: no transaction is needed
+                _read(jobs[0], connection)
+                jobs[0].done = True
+                return None
+            batch = Batch(connection, self._blobs, self._entropy, self._hints, self.actors)
+            connection.begin()
+            if lock:
+                batch.lock_heads(lock)
+            elif len(jobs) > 1:
+                batch.look_up({job.about for job in jobs} - {0})
+            for job in jobs:
+                if job.reads:
+                    _read(job, connection)
+                    continue
+                tx = Tx(batch, job.actor, job.tenant, self._clocks, job.pin)
+                try:
+                    job.result, job.error = job.verb(tx, *job.args, **job.kwargs), None
+                except BaseException as error:  # noqa: BLE001 - its caller's, unless it breaks the batch
+                    _blame(job, tx, error)
+                else:
+                    batch.absorb(tx)
+                finally:
+                    tx.end()
+            reach("lane.before_commit")
+            committing = True
+            batch.flush(commit=True)
+            reach("lane.after_commit")
             self._committed(jobs, batch)
-        except Exception as error:  # noqa: BLE001 - whatever it is, each job gets its own answer
+        except BaseException as error:  # noqa: BLE001 - as above, or an interrupt, which goes on
+            return self._after(error, batch, jobs, committing=committing)
+        return None
+
+    def _after(
+        self, error: BaseException, batch: Batch | None, jobs: list[Job], *, committing: bool
+    ) -> Exception | None:
+        """After what broke an attempt, which may be committed all the same. Returns what broke it; an interrupt goes on."""
+        try:
+            if batch is None or not committing or not self._learn_outcome(error, batch, jobs):
+                self._give_up(error, batch)
+                raise error  # noqa: TRY301 - an interrupt goes on, all else is returned below
+            self._committed(jobs, batch)
+        except Exception as trouble:  # noqa: BLE001 - whatever it is, each job gets its own answer
+            return trouble
+        if isinstance(error, Fault):
+            return None
+        if isinstance(error, Exception):
             return error
-        if interrupt is None or isinstance(interrupt, Exception):
-            return interrupt
-        raise interrupt
+        raise error  # a Ctrl-C mostly arrives after the COMMIT
 
     def _committed(self, jobs: list[Job], batch: Batch) -> None:
         """Keep for the next batch what is committed now: heads, random names of actors, and the last event, which the database
-        must have from here on. Then every job has its outcome.
+        must have from here on. Then every job has its outcome. May be begun again after an interrupt.
         """
         hints = self._hints
         if hints is not None:
@@ -409,34 +429,19 @@ class Lane:
             while len(hints) > HINTS_MAX:
                 hints.popitem(last=False)
         if self._continuity is not None and batch.trail:
-            self._continuity.committed(*batch.trail[-1])
+            stream, event = batch.trail[-1]
+            self._continuity.last = event
+            self._continuity.guard.note(NotedEvent(self._continuity.epoch, stream.uid, event.seq, event.hash))
         if batch.named:
             if len(self.actors) >= ACTORS_MAX:
                 self.actors.clear()
             self.actors.update(batch.named)
-        if self._commit_logger.wanted:
+        if COMMITS.isEnabledFor(DEBUG) or EVENTS.isEnabledFor(DEBUG):
             self._commit_logger.committed(batch.trail, len(jobs))
         if self.observer is not None and batch.trail:
             self.observer.committed(batch.trail)
         for job in jobs:
             job.done = True
-
-    def _run(self, job: Job, batch: Batch) -> None:
-        """Run one verb. Its result is the job's outcome if the batch is committed, and is forgotten otherwise."""
-        tx = Tx(batch, job.actor, job.tenant, self._clocks, job.pin)
-        try:
-            job.result, job.error = job.verb(tx, *job.args, **job.kwargs), None
-        except (Fault, KeyboardInterrupt):  # a Ctrl-C is for the thread that holds the lane, whoever's job this is
-            raise
-        except BaseException as error:
-            tx.check()
-            if tx.flushed_early:
-                raise Tainted(error) from error
-            job.result, job.error = None, error
-        else:
-            batch.absorb(tx)
-        finally:
-            tx.end()
 
     # -- the connection ----------------------------------------------------------------------------------------------------------
 
@@ -545,6 +550,14 @@ class CommitUnknown(Exception):
         )
 
 
+def _forked() -> Refused:
+    return Refused("the store was opened before a fork", path="store", hint="open it again in the child process")
+
+
+def _closed() -> Refused:
+    return Refused("the store is closed", path="store")
+
+
 def _timed_out(seconds: float) -> TimedOut:
     hint = "try again later, or open the store with a longer timeout"
     return TimedOut(f"the store was busy for {seconds:g} s; nothing was written", path="store", hint=hint)
@@ -567,6 +580,18 @@ def _error_of(error: Exception) -> BaseException:
 def pause(attempt: int) -> None:
     """Wait before the next attempt: not at all, then longer and longer."""
     time.sleep(RETRY_PAUSE_SECONDS[min(attempt, len(RETRY_PAUSE_SECONDS) - 1)])
+
+
+def _blame(job: Job, tx: Tx, error: BaseException) -> None:
+    """The error of a verb is the outcome of its job. Raises what breaks the whole batch."""
+    if isinstance(
+        error, (Fault, KeyboardInterrupt)
+    ):  # a Ctrl-C is for the thread that holds the lane, whoever's job this is
+        raise error
+    tx.check()
+    if tx.flushed_early:
+        raise Tainted(error) from error
+    job.result, job.error = None, error
 
 
 def _read(job: Job, connection: Connection) -> None:

@@ -313,7 +313,7 @@ class PostgresConnection:
         """Flush and commit; a flush alone is a transaction of its own, in one round trip. A commit of nothing confirms: a
         standby for which commits wait then has all that was to be seen here.
         """
-        if not (writes or commit):
+        if writes.is_empty() and not commit:
             return  # locks that come now still need their transaction
         try:
             if self._wants_begin and commit and not (writes.blobs or writes.empties or self.brought):
@@ -338,7 +338,7 @@ class PostgresConnection:
             raise fault_of(error) from error
 
     def _flush(self, writes: Writes, *, alone: bool) -> None:
-        if writes:
+        if not writes.is_empty():
             flush = Flush(writes, alone=alone)
             self.raw.execute(flush.text, flush.params, prepare=flush.single and not self.brought)
         else:

@@ -130,8 +130,9 @@ class Writes(msgspec.Struct):
     deletes: dict[Table, list[list[Any]]] = {}
     empties: list[tuple[int, int]] = []  # stream and seq of events whose body goes, and with it what only they gave
 
-    def __bool__(self) -> bool:
-        return bool(
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not (
             self.heads or self.events or self.puts or self.deletes or self.streams or self.blobs or self.empties
         )
 

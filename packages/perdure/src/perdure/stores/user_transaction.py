@@ -132,7 +132,7 @@ class JoinedConnection(PostgresConnection):
         assert not commit
         with self._our_settings():
             super().write(writes, commit=False)
-            if writes:
+            if not writes.is_empty():
                 self.mark(new_uid().hex())
 
     def rollback(self) -> None:

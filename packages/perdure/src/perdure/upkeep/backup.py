@@ -119,7 +119,7 @@ def _archive(core: Core, partial: Path, progress: Progress | None) -> tuple[dict
         with archive.writing(partial) as out:
             for table, columns in _tables(script):
                 copied = _Copied(reader, copy_out(table, columns))
-                out.add(table, columns, counted.each(copied), lambda copied=copied: copied.rows)
+                out.add(table, columns, counted.count(copied), lambda copied=copied: copied.rows)
             out.finish(_manifest_of(facts, at, out.members))
         counted.end()
         return facts, script.query(Q.blobs_outside)  # type: ignore[return-value]
@@ -160,7 +160,7 @@ class _Counted:
         self._total = max(total, 1)
         self._done = 0
 
-    def each(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    def count(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """The pieces again, counted."""
         for piece in pieces:
             self._done += 1

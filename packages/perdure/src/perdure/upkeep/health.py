@@ -54,7 +54,11 @@ class Health(msgspec.Struct, frozen=True):
     @property
     def outgrown(self) -> list[Finding]:
         """The findings that call for a larger store."""
-        return [found for found in self.findings if found.check in load.OUTGROWN and found.severity is not Severity.OK]
+        return [
+            finding
+            for finding in self.findings
+            if finding.check in load.OUTGROWN and finding.severity is not Severity.OK
+        ]
 
 
 # -- looking ----------------------------------------------------------------------------------------
@@ -88,21 +92,21 @@ def _log(engine: Engine, advice: Remedy) -> Findings:
         return
     try:
         engine.prepare()
-        asides, left, cached = engine.asides(), engine.lingering(), engine.contradictions()
+        asides, lingering, cached = engine.asides(), engine.lingering(), engine.contradictions()
     except (Fault, Error) as error:
-        told = error.as_error() if isinstance(error, Fault) else error
-        yield wrong("log", told.message, advice.about_error(told))
+        problem = error.as_error() if isinstance(error, Fault) else error
+        yield wrong("log", problem.message, advice.about_error(problem))
         return
-    yield from _left(left)
+    yield from _pruned_bodies(lingering)
     yield from (wrong("cache", says, advice.restore) for says in cached[:ASIDES_SHOWN])
     conflict = files_kind().is_in_conflict(folder)
     if conflict:
         yield wrong(
             "log", "a merge of two branches is not finished: not all of theirs is here", advice.command("merge")
         )
-    for each in asides[:ASIDES_SHOWN]:
-        says = f"{each.place}: {each.reason}"
-        if each.lost:
+    for aside in asides[:ASIDES_SHOWN]:
+        says = f"{aside.place}: {aside.reason}"
+        if aside.lost:
             fix = "take it from another clone (perdure merge), or from a backup"
             yield wrong("log", says, advice.command("merge") if conflict else fix)
         elif not conflict:
@@ -113,7 +117,7 @@ def _log(engine: Engine, advice: Remedy) -> Findings:
         yield warning("log", f"{len(asides) - ASIDES_SHOWN} more such places", advice.command("verify"))
 
 
-def _left(bodies: int) -> Findings:
+def _pruned_bodies(bodies: int) -> Findings:
     if bodies:
         says = f"{bodies} bodies that were pruned still stand in lines of the log"
         yield warning("log", says, "a retention that was interrupted: any `perdure retain … --apply` takes them out")
@@ -213,12 +217,12 @@ def library(version: str) -> Finding:
 
 
 def _file(path: Path) -> Findings:
-    found = path.stat()
+    status = path.stat()
     wal = path.with_name(f"{path.name}-wal")
     wal_bytes = wal.stat().st_size if wal.exists() else 0
-    yield ok("file", f"{found.st_size / MIB:.1f} MiB, WAL {wal_bytes / MIB:.1f} MiB")
-    if stat.S_IMODE(found.st_mode) & 0o077:
-        yield warning("mode", f"others may read the file (mode {stat.S_IMODE(found.st_mode):o})", f"chmod 600 {path}")
+    yield ok("file", f"{status.st_size / MIB:.1f} MiB, WAL {wal_bytes / MIB:.1f} MiB")
+    if stat.S_IMODE(status.st_mode) & 0o077:
+        yield warning("mode", f"others may read the file (mode {stat.S_IMODE(status.st_mode):o})", f"chmod 600 {path}")
 
 
 def space(path: Path, free_bytes: int) -> Finding:
@@ -249,13 +253,13 @@ def network(path: Path, table: str) -> Finding:
 
 
 def _schema(engine: Engine, advice: Remedy) -> tuple[Finding, bool]:
-    found, known = schema_upgrade.schema_of(engine), migrate.latest(migrate.migrations())
-    if found == known:
-        return ok("schema", f"schema {found}, the newest"), True
-    if found > known:
-        newer = f"schema {found}, newer than this Perdure knows ({known})"
+    number, newest = schema_upgrade.schema_of(engine), migrate.latest(migrate.migrations())
+    if number == newest:
+        return ok("schema", f"schema {number}, the newest"), True
+    if number > newest:
+        newer = f"schema {number}, newer than this Perdure knows ({newest})"
         return wrong("schema", newer, "pip install --upgrade perdure"), False
-    older = f"schema {found}; this Perdure writes {known}" if found else "no tables of Perdure"
+    older = f"schema {number}; this Perdure writes {newest}" if number else "no tables of Perdure"
     return warning("schema", older, advice.command("migrate")), False
 
 
@@ -347,11 +351,11 @@ def pooler(*, pooled: bool) -> Finding:
     )
 
 
-def history(found: History) -> Finding:
+def history(record: History) -> Finding:
     """Whether a database that went back in time would be noticed."""
-    if found.recovers:
+    if record.recovers:
         return ok("history", "a standby: it is of the history of the server that it follows")
-    if not found.name:
+    if not record.name:
         return warning(
             "history",
             "the server does not say its time line: only a program that runs through a failover or restore notices what is lost",
@@ -360,10 +364,10 @@ def history(found: History) -> Finding:
     waits = (
         "commits wait for a standby. Nothing is promised for the time in which that list is empty or is changed (Patroni:"
         " synchronous_mode_strict)"
-        if found.synchronous
+        if record.synchronous
         else "commits wait for no standby (synchronous_standby_names is empty): a failover may lose some"
     )
-    return ok("history", f"system {found.system}, time line {found.line}; {waits}")
+    return ok("history", f"system {record.system}, time line {record.line}; {waits}")
 
 
 def mark(folder: Path | None) -> Finding:
@@ -390,16 +394,16 @@ def _links(connection: Connection, advice: Remedy) -> Findings:
 
 def _structure(connection: Connection, advice: Remedy) -> Findings:
     if not connection.is_server:
-        found = _pragma(connection, "quick_check", 10)
-        if found == QUICK_CHECK_OK:
+        verdict = _pragma(connection, "quick_check", 10)
+        if verdict == QUICK_CHECK_OK:
             yield ok("structure", "quick_check is clean")
         else:
-            yield wrong("structure", f"quick_check: {found}", advice.restore)
+            yield wrong("structure", f"quick_check: {verdict}", advice.restore)
 
 
 def _guards(connection: Connection, advice: Remedy) -> Findings:
-    found = {row[0] for row in connection.query(Q.guards, {})}
-    if len(found) >= 2:
+    triggers = {row[0] for row in connection.query(Q.guards, {})}
+    if len(triggers) >= 2:
         yield ok("guards", "the database refuses to change events")
     else:
         fix = f"{advice.command('verify')}; if it finds anything: {advice.restore}"

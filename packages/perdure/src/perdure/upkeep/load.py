@@ -65,8 +65,8 @@ def _file_of(connection: Connection) -> Path | None:
 
 def _processes(pids: frozenset[int]) -> str:
     """The processes; those of another container have no number here."""
-    named = [str(pid) for pid in sorted(pids) if pid > 0]
-    return f"process {', '.join(named[:SHOWN])}" if named else "a process that cannot be named from here"
+    numbers = [str(pid) for pid in sorted(pids) if pid > 0]
+    return f"process {', '.join(numbers[:SHOWN])}" if numbers else "a process that cannot be named from here"
 
 
 # -- who waits --------------------------------------------------------------------------------------
@@ -76,21 +76,21 @@ def writers(connection: Connection, advice: Remedy) -> Findings:
     """Whether writers wait for each other: on SQLite there is one at a time, on a server each stream has one."""
     path = _file_of(connection)
     if path is not None:
-        seen = lock_owners.watch(path)
-        if seen is not None:
-            yield writing(seen, advice)
-        yield backlog(connection.backlog(), seen.readers if seen else frozenset())
+        contention = lock_owners.watch(path)
+        if contention is not None:
+            yield writing(contention, advice)
+        yield backlog(connection.backlog(), contention.readers if contention else frozenset())
     elif connection.is_server:
         yield from waiting_sessions(*_ask(connection, Q.sessions_waiting)[0])
         yield held_feed(holding(_ask(connection, LOG.feed_held)))
 
 
-def writing(seen: Contention, advice: Remedy) -> Finding:
+def writing(contention: Contention, advice: Remedy) -> Finding:
     """How often somebody held the writer's lock."""
-    says = f"a writer held the lock in {seen.writing} of {seen.looks} looks"
-    if seen.writing < seen.looks * WRITING_SHARE:
+    says = f"a writer held the lock in {contention.writing} of {contention.looks} looks"
+    if contention.writing < contention.looks * WRITING_SHARE:
         return ok("writer", says)
-    says += f" ({_processes(seen.writers)}): other writers wait, because one process writes at a time"
+    says += f" ({_processes(contention.writers)}): other writers wait, because one process writes at a time"
     return warning("writer", says, advice.move)
 
 
@@ -115,12 +115,12 @@ def waiting_sessions(waiting: int, oldest_pid: int, oldest_seconds: int) -> Find
         yield warning("transaction", says, f"psql -c 'select pg_terminate_backend({oldest_pid})'")
 
 
-def held_feed(found: FeedHolder | None) -> Finding:
+def held_feed(holder: FeedHolder | None) -> Finding:
     """Whether subscriptions wait for a transaction now, however young it is."""
-    if found is None:
+    if holder is None:
         return ok("feed", "nothing holds it back")
-    fix = f"select pg_terminate_backend({found.pid})" if found.pid else f"rollback prepared '{found.application}'"
-    return warning("feed", f"{found}: subscriptions get nothing newer until it ends", f"psql -c {shlex.quote(fix)}")
+    fix = f"select pg_terminate_backend({holder.pid})" if holder.pid else f"rollback prepared '{holder.application}'"
+    return warning("feed", f"{holder}: subscriptions get nothing newer until it ends", f"psql -c {shlex.quote(fix)}")
 
 
 # -- what grows -------------------------------------------------------------------------------------
@@ -184,13 +184,13 @@ def leases(connection: Connection, advice: Remedy, tenant: int | None = None) ->
 
 def stuck(connection: Connection, advice: Remedy, tenant: int | None = None) -> Findings:
     """Whether runs make no progress: held without a sign, due without a taker, pinned to what nobody has, parked, in doubt."""
-    found = [
+    findings = [
         *_held_still(connection, advice, tenant), *_untaken(connection, advice, tenant),
         *_stranded(connection, advice, tenant), *_meeting_copies(connection, advice, tenant),
         *_interrupted(connection, advice, tenant),
         *_for_people(connection, advice, tenant),
     ]  # fmt: skip
-    yield from found or [ok("runs", "no stalled runs")]
+    yield from findings or [ok("runs", "no stalled runs")]
 
 
 def _held_still(connection: Connection, advice: Remedy, tenant: int | None = None) -> Findings:
@@ -345,4 +345,4 @@ def is_alone(reader: Reader) -> bool:
 
 def of_tenant(reader: Reader, advice: Remedy) -> list[Finding]:
     """The findings about one tenant."""
-    return [found for check in OF_TENANT for found in check(reader.connection, advice, reader.tenant)]
+    return [finding for check in OF_TENANT for finding in check(reader.connection, advice, reader.tenant)]

@@ -37,11 +37,11 @@ def held(inode: int, text: str, me: int = 0) -> tuple[set[int], set[int]]:
     A number of an inode is not unique, and some file systems list another device than they show. Where this process (`me`) has
     a lock on the file, as every open connection has, that one says under which device it is listed.
     """
-    found = [entry for entry in LOCK.findall(text) if int(entry[3]) == inode and entry[5] != "EOF"]
-    devices = {device for _, pid, device, *_ in found if int(pid) == me}
+    entries = [entry for entry in LOCK.findall(text) if int(entry[3]) == inode and entry[5] != "EOF"]
+    devices = {device for _, pid, device, *_ in entries if int(pid) == me}
     writers: set[int] = set()
     readers: set[int] = set()
-    for kind, pid, device, _, first, last in found:
+    for kind, pid, device, _, first, last in entries:
         covered = range(int(first), int(last) + 1)
         if devices and device not in devices:
             continue
@@ -56,15 +56,15 @@ def watch(path: Path, *, looks: int = LOOKS, listing: Callable[[], str] | None =
     """Look at a database's locks several times within a fifth of a second; None where the system does not list them."""
     try:
         inode = path.with_name(f"{path.name}-shm").stat().st_ino
-        seen = []
+        owners = []
         for number in range(looks):
-            seen.append(held(inode, (listing or _listing)(), os.getpid()))
+            owners.append(held(inode, (listing or _listing)(), os.getpid()))
             if number + 1 < looks:
                 time.sleep(PAUSE_SECONDS)
     except OSError:
         return None
-    writing = [writers for writers, _ in seen if writers]
-    readers = set.intersection(*(readers for _, readers in seen)) if seen else set()
+    writing = [writers for writers, _ in owners if writers]
+    readers = set.intersection(*(readers for _, readers in owners)) if owners else set()
     return Contention(looks, len(writing), frozenset().union(*writing), frozenset(readers))
 
 

@@ -157,9 +157,9 @@ def _load_file(source: Path, staging: Path, progress: Progress | None) -> None:
     new_file(staging)
     with _opened_backup(source) as script:
         try:
-            found = _schema_of(script, source)
-            migrate.check(found, migrate.latest(migrate.migrations()))
-            _check_schema(script, found)
+            number = _schema_of(script, source)
+            migrate.check(number, migrate.latest(migrate.migrations()))
+            _check_schema(script, number)
             _check_pages(script)
             fill_copy(script.connection.raw, staging, progress)
         except apsw.Error as error:
@@ -180,12 +180,12 @@ def _opened_backup(source: Path) -> Iterator[SqliteScript]:
 def _schema_of(script: Script, source: Path) -> int:
     """A database that is nobody's, or somebody else's, is no backup."""
     try:
-        found = migrate.current(script)
+        number = migrate.current(script)
     except Refused as error:
         raise _not_ours(source) from error
-    if found == 0:
+    if number == 0:
         raise _not_ours(source)
-    return found
+    return number
 
 
 def _not_ours(source: Path) -> Invalid:
@@ -194,13 +194,13 @@ def _not_ours(source: Path) -> Invalid:
 
 
 def _check_schema(script: Script, number: int) -> None:
-    meant = _objects(_reference(number))
-    found = _objects(script)
+    expected = _objects(_reference(number))
+    objects = _objects(script)
     triggers = {
-        name for name, (kind, _, text) in found.items() if kind == "trigger" and not moved_away.is_seal(name, text)
+        name for name, (kind, _, text) in objects.items() if kind == "trigger" and not moved_away.is_seal(name, text)
     }
-    ours = {name for name, (kind, *_) in meant.items() if kind == "trigger"}
-    if any(found.get(name) != what for name, what in meant.items()) or triggers != ours:
+    ours = {name for name, (kind, *_) in expected.items() if kind == "trigger"}
+    if any(objects.get(name) != what for name, what in expected.items()) or triggers != ours:
         raise Invalid("its tables and triggers are not those that Perdure makes", path="source")
 
 
@@ -276,12 +276,12 @@ def _refuse_existing_schema(script: PostgresScript, address: url.Address) -> Non
 
 
 def _load_tables(script: PostgresScript, opened: archive.ArchiveReader, progress: Progress | None) -> None:
-    known = [name for (name,) in script.query(Q.table_names)]
+    names = [name for (name,) in script.query(Q.table_names)]
     members = {member.table: member for member in opened.manifest.tables}
-    if set(members) != set(known):
+    if set(members) != set(names):
         raise Invalid("the archive does not hold the tables of its schema", path=archive.MANIFEST)
     total, done = sum(member.size for member in members.values()), 0
-    for table in known:
+    for table in names:
         member = members[table]
         if member.columns != columns_of(script, table):
             raise Invalid(f"the columns of {table} are not those of its schema", path=archive.MANIFEST)

@@ -128,13 +128,13 @@ def _members(archive: zipfile.ZipFile, size: int, most: int) -> dict[str, zipfil
     """The members by name. Only listed features are allowed, so names that lead elsewhere, bombs and hidden members are
     refused.
     """
-    found = archive.infolist()
-    members = {info.filename: info for info in found}
-    if len(found) > most or len(members) != len(found):
+    infos = archive.infolist()
+    members = {info.filename: info for info in infos}
+    if len(infos) > most or len(members) != len(infos):
         raise Invalid("too many members, or one name twice", path="source")
-    for info in found:
+    for info in infos:
         _check_plain(info)
-    if sum(info.file_size for info in found) > size:
+    if sum(info.file_size for info in infos) > size:
         raise Invalid("the members are larger than the archive", path="source")
     return members
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import perdure
+from installed import stores_here
 from perdure import errors
 
 
@@ -85,7 +86,7 @@ def test_what_does_not_exist_has_its_exit_code(run, url) -> None:
     assert run("import", "text.perdure", "--store", url).exit_code == 2
 
 
-@pytest.mark.parametrize("where", ["sqlite:///{}/new.db", "files:///{}/new"])
+@pytest.mark.parametrize("where", stores_here("sqlite:///{}/new.db", "files:///{}/new"))
 def test_a_bad_bundle_makes_no_store_and_a_good_one_does(run, url, session, tmp_path, where) -> None:
     new, place = where.format(tmp_path), tmp_path / Path(where).name
     run("export", session, "-o", "good.perdure", "--store", url)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import perdure
+from installed import stores_here
 from perdure import errors
 from perdure.cli import settings
 from perdure.cli.init import SCENARIOS, text_of
@@ -95,12 +96,12 @@ def test_a_server_that_does_not_answer_is_no_error(run, tmp_path) -> None:
 
 @pytest.mark.parametrize(
     ("url", "error", "says"),
-    [
+    stores_here(
         ("sqlite:///notes.txt", errors.Damaged, "notes.txt: this is not an SQLite database"),
         ("sqlite:///nowhere/agent.db", errors.NotFound, "there is no folder"),
         ("sqlite:///folder", errors.Invalid, "is a folder"),
         ("files:///notes.txt", errors.Invalid, "is a file"),
-    ],
+    ),
 )
 def test_a_file_that_can_be_no_store_is_an_error_and_nothing_is_written(run, tmp_path, url, error, says) -> None:
     (tmp_path / "notes.txt").write_text("no store at all")

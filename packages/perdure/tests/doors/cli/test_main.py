@@ -14,8 +14,9 @@ import pytest
 
 import perdure
 from doors.cli.content import clean_environment, started
+from installed import commands_here, stores_here
 from perdure import errors
-from perdure.cli.main import COMMANDS, cli
+from perdure.cli.main import cli
 
 TAKES_NO_STORE = {
     "advise",
@@ -31,7 +32,7 @@ TAKES_NO_STORE = {
 
 
 def commands() -> dict[str, click.Command]:
-    found = {name: cli.get_command(click.Context(cli), name) for name in COMMANDS}
+    found = {name: cli.get_command(click.Context(cli), name) for name in commands_here()}
     return {name: command for name, command in found.items() if command is not None}
 
 
@@ -39,10 +40,10 @@ def commands() -> dict[str, click.Command]:
 
 
 def test_every_command_of_the_list_exists() -> None:
-    assert list(commands()) == list(COMMANDS)
+    assert list(commands()) == commands_here()
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", commands_here())
 def test_help_has_two_examples_that_parse(run, name) -> None:
     result = run(name, "--help")
     examples = [line.strip() for line in result.stdout.partition("Examples:\n")[2].splitlines()]
@@ -51,7 +52,7 @@ def test_help_has_two_examples_that_parse(run, name) -> None:
     assert all(f"perdure {name}" in example for example in examples)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", commands_here())
 def test_options_that_examples_use_exist(name) -> None:
     command = commands()[name]
     known = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
@@ -60,7 +61,7 @@ def test_options_that_examples_use_exist(name) -> None:
         assert {word for word in mine.split() if word.startswith("--")} <= known, example
 
 
-@pytest.mark.parametrize("name", sorted(set(COMMANDS) - TAKES_NO_STORE))
+@pytest.mark.parametrize("name", sorted(set(commands_here()) - TAKES_NO_STORE))
 def test_every_command_on_a_store_takes_store_and_json(name) -> None:
     options = {option for param in commands()[name].params for option in param.opts}
     assert {"--store", "--json", "--log-level"} <= options
@@ -69,7 +70,7 @@ def test_every_command_on_a_store_takes_store_and_json(name) -> None:
 WHOLE = ("verify", "quarantine", "anchor", "backup", "restore", "migrate", "merge", "install")
 
 
-@pytest.mark.parametrize("name", sorted(set(COMMANDS) - TAKES_NO_STORE))
+@pytest.mark.parametrize("name", sorted(set(commands_here()) - TAKES_NO_STORE))
 def test_a_tenant_only_where_it_means_something(run, name) -> None:
     shown = run(name, "--help").stdout
     assert "PERDURE_STORE" in shown
@@ -135,7 +136,7 @@ def test_a_wholly_unknown_command_guesses_nothing(run) -> None:
     assert "Did you mean" not in result.stderr
 
 
-@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"hook"}))  # a host takes an exit code of 2 for an order
+@pytest.mark.parametrize("name", sorted(set(commands_here()) - {"hook"}))  # a host takes an exit code of 2 for an order
 def test_an_unknown_option_is_a_usage_error(run, name) -> None:
     result = run(name, "--no-such-option")
     assert result.exit_code == 2
@@ -233,7 +234,7 @@ def test_a_file_that_is_no_database(run, tmp_path, name) -> None:
     assert (tmp_path / "x.db").read_bytes() == b"not a database" * 500
 
 
-@pytest.mark.parametrize("scheme", ["sqlite", "files"])
+@pytest.mark.parametrize("scheme", stores_here("sqlite", "files"))
 def test_the_way_out_of_a_store_that_is_not_yet_there_can_be_taken(run, tmp_path, scheme) -> None:
     """An empty file or folder: the hint is pasted, and then there is a store."""
     place = tmp_path / "empty"

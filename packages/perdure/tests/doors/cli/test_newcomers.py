@@ -6,6 +6,8 @@ import socket
 
 import pytest
 
+from installed import for_command
+
 WRONG = [
     (("answer", "nope", "yes"), 2, "`perdure asks` lists them"),
     (("settle", "nope", "happened"), 2, "`perdure effects` lists them"),
@@ -37,7 +39,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "way_out"), WRONG, ids=lambda each: " ".join(each) if type(each) is tuple else ""
+    ("words", "code", "way_out"),
+    [pytest.param(*case, marks=for_command(case[0][0])) for case in WRONG],
+    ids=lambda each: " ".join(each) if type(each) is tuple else "",
 )
 def test_a_refusal_says_what_to_do_next(run, url, tmp_path, words, code, way_out) -> None:
     (tmp_path / "a-file").touch()
@@ -48,7 +52,17 @@ def test_a_refusal_says_what_to_do_next(run, url, tmp_path, words, code, way_out
 
 @pytest.mark.parametrize(
     "words",
-    [("sessions",), ("say", "s", "hello"), ("token", "create"), ("tenant", "show"), ("verify",), ("doctor",)],
+    [
+        pytest.param(words, marks=for_command(words[0]))
+        for words in (
+            ("sessions",),
+            ("say", "s", "hello"),
+            ("token", "create"),
+            ("tenant", "show"),
+            ("verify",),
+            ("doctor",),
+        )
+    ],
 )
 def test_a_server_that_does_not_answer_is_named_with_the_next_step(run, words) -> None:
     with socket.socket() as taken:  # a port that nobody else gets meanwhile, and at which nobody listens

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import forked
-from perdure.cli.main import COMMANDS
+from installed import commands_here
 
 SECRET = "hunter2-canary"
 URLS = [
@@ -27,7 +27,7 @@ APART = {"evaluate", "conformance", "advise", "bench"}  # they make stores of th
 
 
 def commands() -> list[str]:
-    return sorted(name for name in COMMANDS if name not in APART)
+    return sorted(name for name in commands_here() if name not in APART)
 
 
 def ran(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -151,7 +151,7 @@ class TestDeaths:
         for deaths in range(leases.DEATHS_MAX - 1):
             lease = self.die(store, handle)
             intent = Intent("t", ToolKind.IDEMPOTENT, str(deaths), "d", {}, Rule())
-            store._caller.write(leases.fenced, lease, ledger.dispatch_new, intent, Sender(lease.holder, 0))
+            store._caller.write(leases.fenced, lease, ledger.begin_first_attempt, intent, Sender(lease.holder, 0))
             assert handle.refresh().record.deaths == deaths
 
     def test_suspects_go_on_among_their_fellows_once_and_then_alone(self, store):

@@ -72,7 +72,7 @@ def test_indexing_again_changes_nothing(store: perdure.Store, monkeypatch: pytes
     store.session("s").say("user", "a heron and another heron")
     batch = gathered(store)
     put(store, batch)
-    put(store, batch._replace(found=batch.place))
+    put(store, batch._replace(before=batch.place))
     assert rows(store, "SELECT df FROM terms WHERE term = 'heron'") == [(1,)]
     consistent(store)
 

@@ -10,7 +10,7 @@ from perdure.planes.memory.rank import (
     Scored,
     Sizes,
     rank,
-    wanted,
+    rankable_places,
     weight_of,
 )
 
@@ -26,7 +26,7 @@ def text(
 
 def order(*texts: RankedText, found: list[int] | None = None) -> list[Scored]:
     places = [each.place for each in texts if found is None or each.place[1] in found]
-    return rank(texts, wanted(texts, places), WEIGHTS, SIZES)
+    return rank(texts, rankable_places(texts, places), WEIGHTS, SIZES)
 
 
 def test_rare_words_weigh_more_and_none_weighs_nothing() -> None:

@@ -14,7 +14,7 @@ import perdure
 from perdure.model.records.memories import ByVectors
 from perdure.planes.memory import nearest, search, vectors
 from perdure.planes.memory.embedder import Embedder
-from perdure.planes.memory.quantised import bits_of, cosines, pack
+from perdure.planes.memory.vector_bytes import bits_of, cosines, pack
 from perdure.stores import pgvector
 from perdure.stores.statements import Statement
 from perdure_testing.embedding import HashedEmbedding

@@ -134,7 +134,7 @@ def with_effect(store):
     session = store.session("s")
     effect = session.begin("send", {}, key="k")
     store._caller.write(
-        ledger.dispatch_planned, session._stream, effect.record.seq, ledger.Sender(OTHER, effect.record.epoch)
+        ledger.begin_next_attempt, session._stream, effect.record.seq, ledger.Sender(OTHER, effect.record.epoch)
     )
 
 

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from perdure_evaluate.recovery import editing
+from perdure_evaluate.recovery import program_edits
 from perdure_evaluate.recovery.faults.fault import Control, RecoveryFault
 from perdure_evaluate.recovery.interface import Remembering, Subject
 from perdure_evaluate.recovery.lives import Life
@@ -44,13 +44,13 @@ def _reprogrammed(story: Story, schedule: str) -> None:
 def _edits(task: RecoveryTask, seed: int) -> list[str]:
     """At every boundary one change of each kind, of an operation that was reached by then."""
     rng = random.Random(f"{seed}/{task.name}/program")
-    found = [
+    edits = [
         f"{at}{SEPARATOR}{kind}.{rng.choice(names)}"
         for at, reached in _reached(task, seed)
-        for kind in editing.KINDS
+        for kind in program_edits.KINDS
         if (names := [name for name, verb in reached.items() if verb in TOUCHED[kind]])
     ]
-    return rng.sample(found, SAMPLE) if task.long and len(found) > SAMPLE else found
+    return rng.sample(edits, SAMPLE) if task.long and len(edits) > SAMPLE else edits
 
 
 def _reached(task: RecoveryTask, seed: int) -> Iterator[tuple[str, dict[str, str]]]:
@@ -60,7 +60,7 @@ def _reached(task: RecoveryTask, seed: int) -> Iterator[tuple[str, dict[str, str
     for at in points_of(task.name, seed)[:-1]:
         name, _, phase = at.rpartition(":")
         upto = names.index(name) + (phase == "recorded" or verbs[name] != "note")
-        yield at, {each: verbs[each] for each in names[:upto]}
+        yield at, {operation: verbs[operation] for operation in names[:upto]}
 
 
 def _is_short(_: type[Subject], task: RecoveryTask) -> str:
@@ -133,7 +133,7 @@ def _disturbed(story: Story, schedule: str) -> None:
 def _disturbances(task: RecoveryTask, seed: int) -> list[str]:
     """Between the first write and the push, where no effect is under way: it might have changed the work tree itself."""
     points = points_of(task.name, seed)
-    writes = [name for name, meant in foretell(task, seed).effects.items() if meant.kind == "write"]
+    writes = [name for name, effect in foretell(task, seed).effects.items() if effect.kind == "write"]
     if not writes:
         return []
     first, last = points.index(f"{writes[0]}:recorded"), points.index("push:before")
@@ -141,13 +141,10 @@ def _disturbances(task: RecoveryTask, seed: int) -> list[str]:
     return [f"{at}{SEPARATOR}{what}" for at in still for what in ("edited", "committed", "dropped")]
 
 
-def _has_tree(_: type[Subject], task: RecoveryTask) -> str:
-    return "" if task.git else "it has no workspace"
-
-
 WORKSPACE = RecoveryFault(
     name="workspace", about="somebody changed the work tree between crash and resume", schedules=_disturbances, tell=_disturbed,
-    control=Control("control-unwatched", "coding", ("wrong", "lost")), missing=needed, unfit=_has_tree,
+    control=Control("control-unwatched", "coding", ("wrong", "lost")), missing=needed,
+    unfit=lambda _subject, task: "" if task.git else "it has no workspace",
 )  # fmt: skip
 
 

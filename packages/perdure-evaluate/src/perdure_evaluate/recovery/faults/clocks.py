@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perdure_evaluate.recovery.faults.fault import Control, RecoveryFault
-from perdure_evaluate.recovery.faults.racing import take_over, unfit_without_lease
-from perdure_evaluate.recovery.interface import Subject
+from perdure_evaluate.recovery.faults.races import take_over, unfit_without_lease
 from perdure_evaluate.recovery.oracle import points_of
 from perdure_evaluate.recovery.story import Story
 from perdure_evaluate.recovery.tasks import RecoveryTask
@@ -58,10 +57,6 @@ def _skews(task: RecoveryTask, seed: int) -> list[str]:
     return [f"{point}{hour}" for point in points_of(task.name, seed)[:-1] for hour in HOURS]
 
 
-def _unfit(_: type[Subject], task: RecoveryTask) -> str:
-    return "too long" if task.long else ""
-
-
 CLOCK = RecoveryFault(
     name="clock",
     about="the clock is an hour ahead or behind from a boundary on, with a kill or without",
@@ -69,7 +64,7 @@ CLOCK = RecoveryFault(
     tell=_moved,
     control=Control("control-stamped", "relay-5", ("acknowledged_lost",)),
     missing=wrong_clock.missing,
-    unfit=_unfit,
+    unfit=lambda _subject, task: "too long" if task.long else "",
 )
 SKEW = RecoveryFault(
     name="skew",

@@ -23,13 +23,13 @@ BETWEEN = "<"
 
 def _restored(story: Story, schedule: str) -> None:
     """The subject's own way of keeping and restoring a backup."""
-    kept = str(story.top / "backup")
+    backup = str(story.top / "backup")
     story.errand("apart")
     if _until_first(story, schedule):
-        story.errand("backup", kept)
+        story.errand("backup", backup)
         story.kept_at = time.monotonic()
         if _until_second(story, schedule):
-            story.errand("restore", kept)
+            story.errand("restore", backup)
             _go_on(story)
 
 
@@ -69,12 +69,12 @@ def _pairs(task: RecoveryTask, seed: int) -> list[str]:
     """Two boundaries in their order, some close to each other and some far apart."""
     points = points_of(task.name, seed)
     rng = random.Random(f"{seed}/{task.name}/copies")
-    found = []
+    pairs = []
     for _ in range(SERIES):
         first = rng.randrange(len(points) - 1)
         last = rng.randrange(first + 1, min(len(points), first + rng.choice((6, 20, len(points)))))
-        found.append(f"{points[first]}{BETWEEN}{points[last]}")
-    return list(dict.fromkeys(found))
+        pairs.append(f"{points[first]}{BETWEEN}{points[last]}")
+    return list(dict.fromkeys(pairs))
 
 
 def _replaceable(subject: type[Subject], task: RecoveryTask) -> str:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 import sys
 import tempfile
 from functools import cache
 from pathlib import Path
 
+from perdure.model import programs
 from perdure_evaluate.recovery.faults.fault import Control, RecoveryFault
 from perdure_evaluate.recovery.interface import Subject
 from perdure_evaluate.recovery.story import LIVES_MAX, Story
@@ -21,6 +21,7 @@ from perdure_testing.disk import own_mounts, run
 
 PAGE = 4096
 ROOM_BYTES = 64 * 2**20
+PROBE_SECONDS = 120.0
 
 
 @cache
@@ -28,8 +29,8 @@ def missing() -> str:
     """Why no file system can be mounted here; nothing, if it can. Tried in a process of its own."""
     if not sys.platform.startswith("linux") or os.geteuid() != 0:
         return "only root can mount a small file system"
-    tried = subprocess.run([sys.executable, "-m", __name__], capture_output=True, check=False)  # noqa: S603
-    return "" if tried.returncode == 0 else "no file system can be mounted here"
+    tried = programs.run([sys.executable, "-m", __name__], env=os.environ, seconds=PROBE_SECONDS)
+    return "" if tried.exit == 0 else "no file system can be mounted here"
 
 
 def _mounted(story: Story) -> Path:
@@ -44,7 +45,7 @@ def _mounted(story: Story) -> Path:
 def _usage(story: Story) -> int:
     """How many bytes an undisturbed story uses; found out once for a subject and a task."""
     mark = ("usage", story.case.subject, story.case.task)
-    if mark not in story.ground.found:
+    if mark not in story.ground.resources:
         other = Story(story.ground, story.case)
         place = _mounted(other).parent
         try:
@@ -54,34 +55,34 @@ def _usage(story: Story) -> int:
                 most = max(most, used(place))
                 if life.end != "waiting":
                     break
-            story.ground.found[mark] = most
+            story.ground.resources[mark] = most
         finally:
             run("umount", "-l", str(place))
             other.clear()
-    return story.ground.found[mark]
+    return story.ground.resources[mark]
 
 
-def fill(ballast: Path, left: int) -> None:
+def fill(ballast: Path, room: int) -> None:
     """Take all the room of a file system but so much."""
     free = os.statvfs(ballast.parent)
     with ballast.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, max(free.f_bavail * free.f_frsize - left, PAGE))
+        os.posix_fallocate(file.fileno(), 0, max(free.f_bavail * free.f_frsize - room, PAGE))
 
 
 def used(place: Path) -> int:
     """How many bytes of a file system are taken."""
-    told = os.statvfs(place)
-    return (told.f_blocks - told.f_bfree) * told.f_frsize
+    stat = os.statvfs(place)
+    return (stat.f_blocks - stat.f_bfree) * stat.f_frsize
 
 
 def _filled(story: Story, schedule: str) -> None:
     """Let it run into the end of the disk, twice, and then give it room."""
-    left = _usage(story) * int(schedule.rstrip("%")) // 100 // PAGE * PAGE
-    story.note = f"{left} bytes of room"
+    room = _usage(story) * int(schedule.rstrip("%")) // 100 // PAGE * PAGE
+    story.note = f"{room} bytes of room"
     ballast = _mounted(story)
     place = ballast.parent
     try:
-        fill(ballast, left)
+        fill(ballast, room)
         live_twice(story)
         ballast.unlink()
         story.finish()

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from perdure_evaluate.recovery.faults import power, tracing
+from perdure_evaluate.recovery.faults import power, system_calls
 from perdure_evaluate.recovery.faults.fault import Control, RecoveryFault
-from perdure_evaluate.recovery.faults.replaying import File, FileOp, Files, made_of
+from perdure_evaluate.recovery.faults.file_replay import File, FileOp, Files, made_of
 from perdure_evaluate.recovery.interface import Belief
 from perdure_evaluate.recovery.lives import Ack
 from perdure_evaluate.recovery.score import forgotten
@@ -40,10 +40,10 @@ class Heard(Files):
 
     def _write(self, args: str, count: int) -> None:
         super()._write(args, count)
-        said = self.data_of(args)
-        if said.startswith(TOLD) and count == len(said):
-            told: dict[str, Any] = json.loads(said)
-            self.acks.append((self.now, Ack(told["verb"], told["name"], told["value"], told["t"])))
+        data = self.data_of(args)
+        if data.startswith(TOLD) and count == len(data):
+            message: dict[str, Any] = json.loads(data)
+            self.acks.append((self.now, Ack(message["verb"], message["name"], message["value"], message["t"])))
 
     def acknowledged_before(self, when: int) -> dict[tuple[str, str], Any]:
         """The acknowledgements that others relied on before this call."""
@@ -82,8 +82,8 @@ class OutageState(NamedTuple):
 def states_of(files: Files, seed: str) -> Iterator[OutageState]:
     """Every state, in the order of the files' operations."""
     chance = random.Random(seed)
-    known = {id(file): (path, file) for _, names in files.names for path, file in names.items()}
-    for path, file in known.values():
+    distinct = {id(file): (path, file) for _, names in files.names for path, file in names.items()}
+    for path, file in distinct.values():
         if path not in files.mapped:
             for number, op in enumerate(file.ops):
                 yield from _torn(files, file, number, _cuts(op, chance))
@@ -91,17 +91,17 @@ def states_of(files: Files, seed: str) -> Iterator[OutageState]:
 
 def _torn(files: Files, file: File, number: int, cuts: list[int]) -> Iterator[OutageState]:
     """One write that is torn, at the last moment at which it could be."""
-    when = min(file.safe_at(number) or files.now + 1, _gone(files, file))
-    named = files.named_before(when).values()
-    if file not in named or file.done_before(when) <= number:
+    when = min(file.safe_at(number) or files.now + 1, _removal_of(files, file))
+    present = files.named_before(when).values()
+    if file not in present or file.done_before(when) <= number:
         return
-    open_elsewhere = any(other.durable_before(when) < other.done_before(when) for other in named if other is not file)
+    open_elsewhere = any(other.durable_before(when) < other.done_before(when) for other in present if other is not file)
     for later in (False, True)[: 1 + (file.done_before(when) > number + 1)]:
         for others in (False, True)[: 1 + open_elsewhere]:
             yield from (OutageState(when, file, number, cut, later, others) for cut in cuts)
 
 
-def _gone(files: Files, file: File) -> int:
+def _removal_of(files: Files, file: File) -> int:
     """The call that removed it; else the end."""
     last = max(at for at, (_, names) in enumerate(files.names) if file in names.values())
     return files.names[last + 1][0] if last + 1 < len(files.names) else files.now + 1
@@ -123,12 +123,12 @@ def _enumerated(story: Story, schedule: str) -> None:
     files.replay(power.recorded(story).read_text())
     power.check(files)
     part = int(schedule.rpartition("-")[2]) - 1
-    seen: set[tuple[str, int]] = set()
+    marks: set[tuple[str, int]] = set()
     for state in [*states_of(files, f"{story.ground.seed}/{story.case.task}")][part::PARTS]:
         due = files.acknowledged_before(state.when)
         mark = (_lay_out(files, state, story), len(due))
-        if mark not in seen:
-            seen.add(mark)
+        if mark not in marks:
+            marks.add(mark)
             _look(story, state, due)
     story.note = f"{story.states} states; {len(files.acks)} operations were acknowledged in {files.now} calls"
 
@@ -154,9 +154,9 @@ def _lay_out(files: Files, state: OutageState, story: Story) -> str:
 
 def _look(story: Story, state: OutageState, due: dict[tuple[str, str], Any]) -> None:
     """Open it, and compare."""
-    found = story.ground.lives.run(story.order(believing=True, folder=_place(story)))
+    life = story.ground.lives.run(story.order(believing=True, folder=_place(story)))
     story.states += 1
-    lost = sorted(forgotten(due, found.belief or Belief()))
+    lost = sorted(forgotten(due, life.belief or Belief()))
     if lost:
         story.taken.append(f"{len(lost)} of {len(due)} acknowledged, such as {lost[0]}: {state}")
 
@@ -172,6 +172,6 @@ OUTAGES = RecoveryFault(
     schedules=_parts,
     tell=_enumerated,
     control=Control("control-normal", "relay-5", ("acknowledged_lost",)),
-    missing=tracing.missing,
+    missing=system_calls.missing,
     unfit=power.unfit,
 )

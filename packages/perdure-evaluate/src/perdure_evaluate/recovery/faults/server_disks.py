@@ -7,7 +7,7 @@ host's own, and so are the servers: one for each of the two.
 
 from __future__ import annotations
 
-import subprocess
+import os
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from perdure.model import programs
 from perdure_evaluate.recovery import SCRATCH
 from perdure_evaluate.recovery.faults import disk, servers
 from perdure_evaluate.recovery.faults.fault import Control, RecoveryFault
@@ -39,12 +40,12 @@ class Placed(NamedTuple):
 
 def _placed(story: Story, name: str) -> Placed:
     """This host's server on such a disk, made when it is first needed. The subject is told of it."""
-    found = story.ground.found
-    if name not in found:
+    resources = story.ground.resources
+    if name not in resources:
         own_mounts()
-        found[name] = _started(story.ground.closing, lossy=name == POWER.name)
-    servers.tell_of(story, found[name].server.url())
-    return found[name]
+        resources[name] = _started(story.ground.closing, lossy=name == POWER.name)
+    servers.tell_of(story, resources[name].server.url())
+    return resources[name]
 
 
 def _started(closing: ExitStack, *, lossy: bool) -> Placed:
@@ -72,8 +73,8 @@ def _missing() -> str:
     """Why no file system can be lost here, or no server be started on one. Tried in a process of its own."""
     if why := servers.missing() or disk.missing():
         return why
-    tried = subprocess.run([sys.executable, "-m", __name__], capture_output=True, check=False)  # noqa: S603
-    return "" if tried.returncode == 0 else "no ext4 file system can be made, mounted and shut down here"
+    tried = programs.run([sys.executable, "-m", __name__], env=os.environ, seconds=disk.PROBE_SECONDS)
+    return "" if tried.exit == 0 else "no ext4 file system can be made, mounted and shut down here"
 
 
 def _lost(story: Story, at: str) -> None:
@@ -105,11 +106,11 @@ POWER = RecoveryFault(
 def _filled(story: Story, schedule: str) -> None:
     """Let the server run into the end of its disk for two lives, then give it room; if it gave up, it is started again."""
     placed = _placed(story, FULL.name)
-    left = _usage(story, placed) * int(schedule.rstrip("%")) // 100
-    story.note = f"{left} bytes of room"
+    room = _usage(story, placed) * int(schedule.rstrip("%")) // 100
+    story.note = f"{room} bytes of room"
     ballast = placed.place / "ballast"
     try:
-        disk.fill(ballast, left)
+        disk.fill(ballast, room)
         disk.live_twice(story)
     finally:
         ballast.unlink(missing_ok=True)
@@ -119,7 +120,7 @@ def _filled(story: Story, schedule: str) -> None:
 def _usage(story: Story, placed: Placed) -> int:
     """How many bytes an undisturbed story takes on the server, when others were there before it; found out once."""
     mark = ("server usage", story.case.subject, story.case.task)
-    if mark not in story.ground.found:
+    if mark not in story.ground.resources:
         for _ in range(2):
             before = disk.used(placed.place)
             other = Story(story.ground, story.case)
@@ -128,8 +129,8 @@ def _usage(story: Story, placed: Placed) -> int:
                 if other.live().end != "waiting":
                     break
             other.clear()
-            story.ground.found[mark] = max(disk.used(placed.place) - before, disk.PAGE)
-    return story.ground.found[mark]
+            story.ground.resources[mark] = max(disk.used(placed.place) - before, disk.PAGE)
+    return story.ground.resources[mark]
 
 
 def _revive(server: PostgresServer) -> None:
@@ -141,13 +142,10 @@ def _revive(server: PostgresServer) -> None:
         server.restart()
 
 
-def _missing_room() -> str:
-    return servers.missing() or disk.missing()
-
-
 FULL = RecoveryFault(
     name="server-full", about="the disk of the database is full; later there is room again", schedules=disk.shares, tell=_filled,
-    control=Control("control-deaf", "relay-500", ("acknowledged_lost",)), missing=_missing_room, unfit=servers.unfit,
+    control=Control("control-deaf", "relay-500", ("acknowledged_lost",)),
+    missing=lambda: servers.missing() or disk.missing(), unfit=servers.unfit,
 )  # fmt: skip
 
 

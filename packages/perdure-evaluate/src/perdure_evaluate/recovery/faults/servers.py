@@ -44,12 +44,12 @@ def unfit(subject: type[Subject], task: RecoveryTask) -> str:
 
 def own_server(story: Story) -> PostgresServer:
     """This host's, started when it is first needed. The subject is told of it."""
-    found = story.ground.found
-    if "server" not in found:
+    resources = story.ground.resources
+    if "server" not in resources:
         server = PostgresServer.start(story.ground.folder, bin_dir=programs())
-        found["server"] = story.ground.closing.enter_context(server)
-    tell_of(story, found["server"].url())
-    return found["server"]
+        resources["server"] = story.ground.closing.enter_context(server)
+    tell_of(story, resources["server"].url())
+    return resources["server"]
 
 
 def tell_of(story: Story, url: str) -> None:
@@ -95,24 +95,24 @@ def _unheard(story: Story, schedule: str) -> None:
 
 def _between(story: Story) -> Between:
     """The proxy before this host's server; the subject is told of it."""
-    server, found = own_server(story), story.ground.found
-    if "between" not in found:
-        found["between"] = story.ground.closing.enter_context(Between(HOST, server.address.port))
-    tell_of(story, server.url().replace(f":{server.address.port}/", f":{found['between'].port}/"))
-    return found["between"]
+    server, resources = own_server(story), story.ground.resources
+    if "between" not in resources:
+        resources["between"] = story.ground.closing.enter_context(Between(HOST, server.address.port))
+    tell_of(story, server.url().replace(f":{server.address.port}/", f":{resources['between'].port}/"))
+    return resources["between"]
 
 
 def _replies_of(story: Story) -> list[tuple[int, int]]:
     """Every reply of an undisturbed story that ends a transaction, by life and number; found out once."""
     mark = ("replies", story.case.subject, story.case.task)
-    if mark not in story.ground.found:
+    if mark not in story.ground.resources:
         other = Story(story.ground, story.case)
         try:
             counts = list(_counted(other, _between(other), {}))
         finally:
             other.clear()
-        story.ground.found[mark] = [(life, nth) for life, count in enumerate(counts) for nth in range(1, count + 1)]
-    return story.ground.found[mark]
+        story.ground.resources[mark] = [(life, nth) for life, count in enumerate(counts) for nth in range(1, count + 1)]
+    return story.ground.resources[mark]
 
 
 def _counted(story: Story, between: Between, cuts: dict[int, int]) -> Iterator[int]:

@@ -65,15 +65,15 @@ CONTROLS = {
 @cache
 def load(name: str) -> type[Subject]:
     """The class of a subject, by its name or its file. Raises Invalid for what is none."""
-    known = {**SUBJECTS, **CONTROLS}.get(name)
-    if known is not None:
-        module, _, wanted = known.partition(":")
-        return getattr(importlib.import_module(module), wanted)
-    path, _, wanted = name.partition(":")
+    place = {**SUBJECTS, **CONTROLS}.get(name)
+    if place is not None:
+        module, _, class_name = place.partition(":")
+        return getattr(importlib.import_module(module), class_name)
+    path, _, class_name = name.partition(":")
     if not path.endswith(".py"):
         raise Invalid(f"no subject {name[:80]!r}; there are {', '.join(SUBJECTS)}", path="subjects",
                       hint="or name a file: path/to/mine.py")  # fmt: skip
-    return _only(_loaded(Path(path)), wanted, path)
+    return _only(_loaded(Path(path)), class_name, path)
 
 
 def _loaded(path: Path) -> ModuleType:
@@ -91,16 +91,16 @@ def _loaded(path: Path) -> ModuleType:
     return module
 
 
-def _only(module: ModuleType, wanted: str, path: str) -> type[Subject]:
+def _only(module: ModuleType, class_name: str, path: str) -> type[Subject]:
     """The one subject of a file, or the one of that name."""
-    found = [
-        each
-        for each in vars(module).values()
-        if inspect.isclass(each) and issubclass(each, Subject) and not inspect.isabstract(each)
-        and each.__module__ == module.__name__ and wanted in ("", each.__name__)
+    candidates = [
+        candidate
+        for candidate in vars(module).values()
+        if inspect.isclass(candidate) and issubclass(candidate, Subject) and not inspect.isabstract(candidate)
+        and candidate.__module__ == module.__name__ and class_name in ("", candidate.__name__)
     ]  # fmt: skip
-    if len(found) != 1:
-        names = ", ".join(each.__name__ for each in found) or "none"
-        raise Invalid(f"{path[:200]} has to have one subject{f' {wanted!r}' if wanted else ''}; found: {names}",
+    if len(candidates) != 1:
+        names = ", ".join(candidate.__name__ for candidate in candidates) or "none"
+        raise Invalid(f"{path[:200]} has to have one subject{f' {class_name!r}' if class_name else ''}; found: {names}",
                       path="subjects", hint="name it: FILE.py:Name")  # fmt: skip
-    return found[0]
+    return candidates[0]

@@ -11,7 +11,7 @@ import asyncio
 import json
 from typing import Any
 
-from perdure_evaluate.recovery.subjects.playing import Conversing, ToldPart, hush
+from perdure_evaluate.recovery.subjects.model_play import Conversing, ToldPart, hush
 
 
 class AgentFramework(Conversing):
@@ -20,14 +20,14 @@ class AgentFramework(Conversing):
     about = "Microsoft Agent Framework with FileHistoryProvider"
     peer = "agent-framework"
 
-    def converse(self, said: str | None) -> None:
-        asyncio.run(self.answered(said))
+    def converse(self, message: str | None) -> None:
+        asyncio.run(self.answered(message))
 
-    async def answered(self, said: Any) -> Any:
+    async def answered(self, message: Any) -> Any:
         """The framework's response to a message, or to none."""
         from agent_framework import AgentSession  # type: ignore[import-not-found]
 
-        return await self.agent().run(said, session=AgentSession(session_id=self.place.folder.name))
+        return await self.agent().run(message, session=AgentSession(session_id=self.place.folder.name))
 
     def history(self) -> Any:
         from agent_framework import FileHistoryProvider  # type: ignore[import-not-found]
@@ -40,13 +40,13 @@ class AgentFramework(Conversing):
 
         from perdure_evaluate.recovery.subjects.agent_framework_client import client_of
 
-        made = [tool(fn, name=name, approval_mode="never_require") for name, fn in self.functions().items()]
+        tools = [tool(fn, name=name, approval_mode="never_require") for name, fn in self.functions().items()]
         options = {
             "context_providers": [self.history()],
             **options,
             "require_per_service_call_history_persistence": True,
         }
-        return Agent(client_of(self), tools=made, **options)
+        return Agent(client_of(self), tools=tools, **options)
 
     def parts(self) -> list[ToldPart]:
         return parts_of(asyncio.run(self.history().get_messages(self.place.folder.name)))

@@ -8,7 +8,7 @@ from typing import Any
 from agent_framework import BaseChatClient, ChatMiddlewareLayer, ChatResponse, Content, FunctionInvocationLayer, Message  # pyright: ignore[reportMissingImports]
 
 from perdure_evaluate.recovery.subjects.agent_framework import parts_of
-from perdure_evaluate.recovery.subjects.playing import Playing, as_text, kept_in
+from perdure_evaluate.recovery.subjects.model_play import Playing, as_text, kept_in
 
 ANSWERS_MAX = 1_000_000  # of a run; by default the framework lets a model answer 40 times
 
@@ -21,11 +21,11 @@ class PlayingClient(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient
         self._playing = playing
 
     async def _inner_get_response(self, *, messages: Any, **_options: Any) -> ChatResponse:
-        wanted = self._playing.next_answer(kept_in(parts_of(messages)))
-        said: Any = as_text(wanted.args)
-        if wanted.tool:
-            said = Content.from_function_call(f"call_{uuid.uuid4().hex}", wanted.tool, arguments=said)
-        return ChatResponse(messages=[Message("assistant", [said])])
+        answer = self._playing.next_answer(kept_in(parts_of(messages)))
+        content: Any = as_text(answer.args)
+        if answer.tool:
+            content = Content.from_function_call(f"call_{uuid.uuid4().hex}", answer.tool, arguments=content)
+        return ChatResponse(messages=[Message("assistant", [content])])
 
 
 def client_of(playing: Playing) -> PlayingClient:

@@ -7,7 +7,7 @@ import asyncio
 from typing import Any
 
 from perdure_evaluate.recovery.subjects.agent_framework import AgentFramework
-from perdure_evaluate.recovery.subjects.playing_perdure import KINDS_OF_TOOLS, Ledgered
+from perdure_evaluate.recovery.subjects.model_play_perdure import KINDS_OF_TOOLS, Ledgered
 
 
 class AgentFrameworkPerdure(Ledgered, AgentFramework):
@@ -15,8 +15,8 @@ class AgentFrameworkPerdure(Ledgered, AgentFramework):
 
     about = "Microsoft Agent Framework with PerdureHistoryProvider on SQLite"
 
-    def converse(self, said: str | None) -> None:
-        if asyncio.run(self.answered(said)).user_input_requests:
+    def converse(self, message: str | None) -> None:
+        if asyncio.run(self.answered(message)).user_input_requests:
             self.wait_for_doubts()
 
     def history(self) -> Any:

@@ -122,8 +122,8 @@ class Stamped(JsonRenamed):
 
     @property
     def path(self) -> Path:
-        found = sorted(self.place.folder.glob("session-*.json"))
-        return found[-1] if found else self.place.folder / "session-.json"
+        files = sorted(self.place.folder.glob("session-*.json"))
+        return files[-1] if files else self.place.folder / "session-.json"
 
     def keep(self, section: str, name: str, value: Any) -> None:  # noqa: ARG002 - all of it is written again
         self.replace(self.place.folder / f"session-{time.time_ns()}.json")
@@ -195,8 +195,8 @@ class Normal(PerdureSqlite):
     def run(self, program: Callable[[SubjectAgent], None]) -> None:
         real = sqlite.configured
 
-        def configured(raw: Any, **given: Any) -> Any:
-            real(raw, **given).pragma("synchronous", "NORMAL")
+        def configured(raw: Any, **options: Any) -> Any:
+            real(raw, **options).pragma("synchronous", "NORMAL")
             return raw
 
         sqlite.configured = configured

@@ -39,11 +39,11 @@ class Rows(Remembering):
         return self.raw
 
     def load(self) -> dict[str, dict[str, Any]]:
-        kept: dict[str, dict[str, Any]] = {}
-        found = f"SELECT section, name, value FROM {self.table} WHERE story = %s".encode()  # noqa: S608 - our own name
-        for section, name, value in self.open().execute(found, [self.place.folder.name]):
-            kept.setdefault(section, {})[name] = json.loads(value)
-        return kept
+        sections: dict[str, dict[str, Any]] = {}
+        query = f"SELECT section, name, value FROM {self.table} WHERE story = %s".encode()  # noqa: S608 - our own name
+        for section, name, value in self.open().execute(query, [self.place.folder.name]):
+            sections.setdefault(section, {})[name] = json.loads(value)
+        return sections
 
     def keep(self, section: str, name: str, value: Any) -> None:
         row = (self.place.folder.name, section, name, json.dumps(value))

@@ -44,8 +44,8 @@ class Dbos(Subject):
         if DBOS.get_workflow_status(key) is None:
             with SetWorkflowID(key):
                 DBOS.start_workflow(evaluated, self.place.task, self.place.seed)
-        for name, said in self.inbox.items():
-            DBOS.send(key, said, topic=name, idempotency_key=f"{key}-{name}")
+        for name, message in self.inbox.items():
+            DBOS.send(key, message, topic=name, idempotency_key=f"{key}-{name}")
         threading.Thread(target=self._follow, args=(DBOS.retrieve_workflow(key),), daemon=True).start()
         if (outcome := self.news.get()) is not None:
             raise outcome
@@ -63,11 +63,11 @@ class Dbos(Subject):
 
         client, key = DBOSClient(system_database_url=self.url), self.place.folder.name
         try:
-            found = client.list_workflows(workflow_ids=[key])
-            done = {each["function_name"]: each["output"] for each in client.list_workflow_steps(key)}
+            workflows = client.list_workflows(workflow_ids=[key])
+            done = {step["function_name"]: step["output"] for step in client.list_workflow_steps(key)}
             effects = {name[4:]: output for name, output in done.items() if name.startswith("act ")}
-            ended = bool(found) and found[0].status == "SUCCESS"
-            return Belief(client._sys_db.get_all_events(key), effects, found[0].output if ended else None, ended)
+            ended = bool(workflows) and workflows[0].status == "SUCCESS"
+            return Belief(client._sys_db.get_all_events(key), effects, workflows[0].output if ended else None, ended)
         finally:
             client.destroy()
 

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from perdure_evaluate.recovery.subjects.playing import Conversing, ToldPart, hush
+from perdure_evaluate.recovery.subjects.model_play import Conversing, ToldPart, hush
 
 APP = "evaluated"
 REQUEST = "adk_request_confirmation"  # the framework's own call, which asks a person
@@ -28,11 +28,11 @@ class GoogleAdk(Conversing):
     def who(self) -> dict[str, str]:
         return {"user_id": "person", "session_id": self.place.folder.name}
 
-    def converse(self, said: str | None) -> None:
+    def converse(self, message: str | None) -> None:
         hush("google_adk")
-        asyncio.run(self.invoke(said))
+        asyncio.run(self.invoke(message))
 
-    async def invoke(self, said: str | None) -> None:
+    async def invoke(self, message: str | None) -> None:
         """Run the agent with a message, or resume its last invocation."""
         from google.adk.agents.run_config import RunConfig  # type: ignore[import-not-found]
         from google.adk.runners import Runner  # type: ignore[import-not-found]
@@ -41,16 +41,16 @@ class GoogleAdk(Conversing):
         session = await self.session(service) or await service.create_session(app_name=APP, **self.who)
         config = RunConfig(max_llm_calls=0)  # without a limit
         runner = Runner(app=self.app(), session_service=service)
-        async for _ in runner.run_async(**self.who, run_config=config, **self.next_message(session.events, said)):
+        async for _ in runner.run_async(**self.who, run_config=config, **self.next_message(session.events, message)):
             pass
 
-    def next_message(self, events: list[Any], said: str | None) -> dict[str, Any]:
+    def next_message(self, events: list[Any], message: str | None) -> dict[str, Any]:
         """The arguments by which the runner goes on."""
         from google.genai import types  # type: ignore[import-not-found]
 
-        if said is None:
+        if message is None:
             return {"invocation_id": events[-1].invocation_id}
-        return {"new_message": types.Content(role="user", parts=[types.Part(text=said)])}
+        return {"new_message": types.Content(role="user", parts=[types.Part(text=message)])}
 
     def app(self) -> Any:
         from google.adk.agents import LlmAgent  # type: ignore[import-not-found]
@@ -58,7 +58,7 @@ class GoogleAdk(Conversing):
 
         from perdure_evaluate.recovery.subjects.google_adk_model import model_of
 
-        tools: Any = [_named(name, fn) for name, fn in self.functions().items()]
+        tools: Any = [_with_name(name, fn) for name, fn in self.functions().items()]
         agent = LlmAgent(name="agent", model=model_of(self), tools=tools)
         resumable = ResumabilityConfig(is_resumable=True)
         return App(name=APP, root_agent=agent, plugins=self.plugins(), resumability_config=resumable)
@@ -75,11 +75,11 @@ class GoogleAdk(Conversing):
         return await service.get_session(app_name=APP, **self.who)
 
     def parts(self) -> list[ToldPart]:
-        found = asyncio.run(self.session(self.service()))
-        return parts_of([event.content for event in found.events if event.content]) if found is not None else []
+        session = asyncio.run(self.session(self.service()))
+        return parts_of([event.content for event in session.events if event.content]) if session is not None else []
 
 
-def _named(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+def _with_name(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
     """A function by the name of its tool."""
 
     @functools.wraps(fn)
@@ -95,12 +95,12 @@ def parts_of(contents: list[Any]) -> list[ToldPart]:
     parts: list[ToldPart] = []
     calls = 0
     for role, part in ((content.role, part) for content in contents for part in content.parts or ()):
-        called, given = part.function_call, part.function_response
+        called, response = part.function_call, part.function_response
         if called and called.name != REQUEST:
             calls += 1
             parts.append(ToldPart("call", called.args, str(calls), called.name))
-        elif given and given.name != REQUEST:
-            parts.append(ToldPart("result", given.response.get("result"), str(calls)))
+        elif response and response.name != REQUEST:
+            parts.append(ToldPart("result", response.response.get("result"), str(calls)))
         elif part.text:
             parts.append(ToldPart("user" if role == "user" else "model", part.text))
     return parts

@@ -10,7 +10,7 @@ from google.adk.models.llm_response import LlmResponse  # pyright: ignore[report
 from google.genai import types  # pyright: ignore[reportMissingImports]
 
 from perdure_evaluate.recovery.subjects.google_adk import parts_of
-from perdure_evaluate.recovery.subjects.playing import Playing, as_text, kept_in
+from perdure_evaluate.recovery.subjects.model_play import Playing, as_text, kept_in
 
 
 class PlayingLlm(BaseLlm):
@@ -20,10 +20,10 @@ class PlayingLlm(BaseLlm):
 
     async def generate_content_async(self, llm_request: Any, stream: bool = False) -> AsyncGenerator[Any, None]:  # noqa: ARG002
         """The next call, or the end."""
-        wanted = self.playing.next_answer(kept_in(parts_of(llm_request.contents)))
-        part = types.Part(text=as_text(wanted.args))
-        if wanted.tool:
-            part = types.Part(function_call=types.FunctionCall(name=wanted.tool, args=wanted.args))
+        answer = self.playing.next_answer(kept_in(parts_of(llm_request.contents)))
+        part = types.Part(text=as_text(answer.args))
+        if answer.tool:
+            part = types.Part(function_call=types.FunctionCall(name=answer.tool, args=answer.args))
         yield LlmResponse(content=types.Content(role="model", parts=[part]))
 
 

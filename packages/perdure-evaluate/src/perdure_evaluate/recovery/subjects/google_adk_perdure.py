@@ -7,7 +7,7 @@ import asyncio
 from typing import Any
 
 from perdure_evaluate.recovery.subjects.google_adk import REQUEST, GoogleAdk
-from perdure_evaluate.recovery.subjects.playing_perdure import KINDS_OF_TOOLS, Ledgered
+from perdure_evaluate.recovery.subjects.model_play_perdure import KINDS_OF_TOOLS, Ledgered
 
 
 class GoogleAdkPerdure(Ledgered, GoogleAdk):
@@ -15,22 +15,22 @@ class GoogleAdkPerdure(Ledgered, GoogleAdk):
 
     about = "Google ADK with PerdureSessionService and PerdurePlugin on SQLite: resumable"
 
-    def converse(self, said: str | None) -> None:
-        super().converse(said)
+    def converse(self, message: str | None) -> None:
+        super().converse(message)
         if _unanswered(asyncio.run(self.session(self.service())).events):
             self.wait_for_doubts()
 
-    def next_message(self, events: list[Any], said: str | None) -> dict[str, Any]:
+    def next_message(self, events: list[Any], message: str | None) -> dict[str, Any]:
         """Confirmations come first: a person has settled their effects."""
         from google.genai import types  # type: ignore[import-not-found]
 
-        asked = [
-            types.FunctionResponse(id=each.id, name=REQUEST, response={"confirmed": True})
-            for each in _unanswered(events)
+        responses = [
+            types.FunctionResponse(id=request.id, name=REQUEST, response={"confirmed": True})
+            for request in _unanswered(events)
         ]
-        if not asked:
-            return super().next_message(events, said)
-        parts = [types.Part(function_response=each) for each in asked]
+        if not responses:
+            return super().next_message(events, message)
+        parts = [types.Part(function_response=response) for response in responses]
         return {"new_message": types.Content(role="user", parts=parts)}
 
     def plugins(self) -> list[Any]:
@@ -46,6 +46,6 @@ class GoogleAdkPerdure(Ledgered, GoogleAdk):
 
 def _unanswered(events: list[Any]) -> list[Any]:
     """The requests for a confirmation that nobody has answered."""
-    answered = {each.id for event in events for each in event.get_function_responses()}
+    answered = {response.id for event in events for response in event.get_function_responses()}
     calls = [call for event in events for call in event.get_function_calls()]
     return [call for call in calls if call.name == REQUEST and call.id not in answered]

@@ -22,14 +22,14 @@ class JsonlLog(Remembering):
 
     def load(self) -> dict[str, dict[str, Any]]:
         """Fold the lines. The line after a torn one begins on a line of its own, see `keep`."""
-        kept: dict[str, dict[str, Any]] = {}
+        sections: dict[str, dict[str, Any]] = {}
         for line in self.path.read_bytes().split(b"\n") if self.path.exists() else ():
             try:
                 section, name, value = json.loads(line)
             except ValueError:
                 continue
-            kept.setdefault(section, {})[name] = value
-        return kept
+            sections.setdefault(section, {})[name] = value
+        return sections
 
     def keep(self, section: str, name: str, value: Any) -> None:
         """Append one line. It begins with a line break, so that it cannot be lost with a torn line before it."""

@@ -47,18 +47,19 @@ class LangGraph(Subject):
         with SqliteSaver.from_conn_string(self.file) as saver:
             self.go_on(entrypoint(checkpointer=saver)(evaluated), [self.place.task, self.place.seed])
 
-    def go_on(self, graph: Any, given: Any) -> None:
+    def go_on(self, graph: Any, value: Any) -> None:
         """Begin; or answer what it asked; or continue what was interrupted; or find that it is over."""
         from langgraph.types import Command  # type: ignore[import-not-found]
 
         state = graph.get_state(self.thread)
         if state.created_at is not None:
-            answers = {each.id: self.inbox[each.value] for each in state.interrupts if each.value in self.inbox}
-            given = Command(resume=answers) if answers else None
+            due = [interrupt for interrupt in state.interrupts if interrupt.value in self.inbox]
+            answers = {interrupt.id: self.inbox[interrupt.value] for interrupt in due}
+            value = Command(resume=answers) if answers else None
         if not self.believe().ended:
-            graph.invoke(given, self.thread, durability="sync")
-        if asked := [each.value for each in graph.get_state(self.thread).interrupts]:
-            raise Waits(asked)
+            graph.invoke(value, self.thread, durability="sync")
+        if questions := [interrupt.value for interrupt in graph.get_state(self.thread).interrupts]:
+            raise Waits(questions)
 
     def believe(self) -> Belief:
         from langgraph.checkpoint.sqlite import SqliteSaver  # type: ignore[import-not-found]
@@ -66,14 +67,14 @@ class LangGraph(Subject):
         with SqliteSaver.from_conn_string(self.file) as saver:
             return self.believed(list(saver.list(self.thread)), {})
 
-    def believed(self, found: list[Any], effects: dict[str, Any]) -> Belief:
+    def believed(self, checkpoints: list[Any], effects: dict[str, Any]) -> Belief:
         """The belief that stands in checkpoints. effects: those that are known from elsewhere too."""
-        kept: dict[str, dict[str, Any]] = {"notes": {}, "effects": dict(effects), "steps": {}}
-        for _, _, value in [write for each in found for write in each.pending_writes or []]:
-            if isinstance(value, list) and len(value) == 3 and value[0] in kept:
-                kept[value[0]][value[1]] = value[2]
-        ended = found[0].checkpoint["channel_values"].get("__end__") if found else None
-        return Belief(kept["notes"], kept["effects"], ended[0] if ended else None, ended is not None)
+        sections: dict[str, dict[str, Any]] = {"notes": {}, "effects": dict(effects), "steps": {}}
+        for _, _, value in [write for checkpoint in checkpoints for write in checkpoint.pending_writes or []]:
+            if isinstance(value, list) and len(value) == 3 and value[0] in sections:
+                sections[value[0]][value[1]] = value[2]
+        ended = checkpoints[0].checkpoint["channel_values"].get("__end__") if checkpoints else None
+        return Belief(sections["notes"], sections["effects"], ended[0] if ended else None, ended is not None)
 
     def once(self, section: str, name: str, work: Callable[[], Any]) -> Any:
         return self.operate(section, name, work).result()[2]

@@ -18,9 +18,9 @@ from perdure_evaluate.recovery.subjects.langgraph import LangGraph
 Kept = dict[str, dict[str, Any]]
 
 
-def merged(kept: Kept, more: Kept) -> Kept:
+def merged(sections: Kept, more: Kept) -> Kept:
     """The kept entries, and one more."""
-    return kept | {section: kept.get(section, {}) | values for section, values in more.items()}
+    return sections | {section: sections.get(section, {}) | values for section, values in more.items()}
 
 
 class State(TypedDict):
@@ -38,7 +38,7 @@ class LangGraphNodes(LangGraph):
         from langgraph.checkpoint.sqlite import SqliteSaver  # type: ignore[import-not-found]
         from langgraph.graph import END, START, StateGraph  # type: ignore[import-not-found]
 
-        self.wanted, self.given = queue.SimpleQueue[Callable[[], Kept]](), queue.SimpleQueue[Kept]()
+        self.steps, self.states = queue.SimpleQueue[Callable[[], Kept]](), queue.SimpleQueue[Kept]()
         threading.Thread(target=self._play, args=(program,), daemon=True).start()
         graph = StateGraph(State).add_node("operate", self._operate).add_edge(START, "operate")
         graph.add_conditional_edges("operate", lambda state: END if "done" in state["kept"] else "operate")
@@ -47,24 +47,24 @@ class LangGraphNodes(LangGraph):
 
     def _operate(self, state: State) -> dict[str, Any]:
         """The node: hand over what is durable by now, and do what the task wants next."""
-        self.given.put(state["kept"])
-        return {"kept": self.wanted.get()()}
+        self.states.put(state["kept"])
+        return {"kept": self.steps.get()()}
 
     def _play(self, program: Callable[[SubjectAgent], None]) -> None:
         def failed(error: BaseException) -> Kept:
             raise error
 
-        self.kept = self.given.get()
+        self.kept = self.states.get()
         try:
             program(self)
-            self.wanted.put(lambda: {"done": {"result": self.result}})
+            self.steps.put(lambda: {"done": {"result": self.result}})
         except BaseException as error:  # noqa: BLE001 - raised again by the node
-            self.wanted.put(lambda error=error: failed(error))
+            self.steps.put(lambda error=error: failed(error))
 
     def once(self, section: str, name: str, work: Callable[[], Any]) -> Any:
         if name not in self.kept.get(section, {}):
-            self.wanted.put(lambda: {section: {name: work()}})
-            self.kept = self.given.get()
+            self.steps.put(lambda: {section: {name: work()}})
+            self.kept = self.states.get()
         return self.kept[section][name]
 
     def ask(self, name: str, question: str) -> str:
@@ -74,8 +74,11 @@ class LangGraphNodes(LangGraph):
         from langgraph.checkpoint.sqlite import SqliteSaver  # type: ignore[import-not-found]
 
         with SqliteSaver.from_conn_string(self.file) as saver:
-            found = saver.get_tuple(self.thread)
-        kept: Kept = found.checkpoint["channel_values"].get("kept", {}) if found else {}
+            snapshot = saver.get_tuple(self.thread)
+        sections: Kept = snapshot.checkpoint["channel_values"].get("kept", {}) if snapshot else {}
         return Belief(
-            kept.get("notes", {}), kept.get("effects", {}), kept.get("done", {}).get("result"), "done" in kept
+            sections.get("notes", {}),
+            sections.get("effects", {}),
+            sections.get("done", {}).get("result"),
+            "done" in sections,
         )

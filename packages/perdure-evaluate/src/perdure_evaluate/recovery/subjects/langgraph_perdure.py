@@ -46,28 +46,32 @@ class LangGraphPerdure(LangGraph):
                 self.go_on(entrypoint(checkpointer=PerdureSaver(store))(evaluated), [self.place.task, self.place.seed])
             except perdure.InDoubt:
                 doubts = [
-                    each.record.args["name"] for each in self.session.effects(open=True) if each.state == "in_doubt"
+                    effect.record.args["name"]
+                    for effect in self.session.effects(open=True)
+                    if effect.state == "in_doubt"
                 ]
                 raise Waits(doubts=doubts) from None
 
     def _hand_in(self) -> None:
         """Say what people found out about effects in doubt."""
         for effect in self.session.effects(open=True):
-            told = self.inbox.get(effect.record.args["name"])
-            if told is not None and effect.state == "in_doubt":
-                effect.settle(perdure.Happened(told["result"]) if told["happened"] else perdure.Absent(), by="operator")
+            answer = self.inbox.get(effect.record.args["name"])
+            if answer is not None and effect.state == "in_doubt":
+                effect.settle(
+                    perdure.Happened(answer["result"]) if answer["happened"] else perdure.Absent(), by="operator"
+                )
 
     def believe(self) -> Belief:
         from perdure_adapters.langgraph import PerdureSaver
 
         with perdure.open(self.url, read_only=True) as store:
-            found = list(PerdureSaver(store).list(self.thread))
+            checkpoints = list(PerdureSaver(store).list(self.thread))
             effects = {
-                each.record.args["name"]: each.result
-                for each in store.session(self.place.folder.name).effects()
-                if each.state == "committed"
+                effect.record.args["name"]: effect.result
+                for effect in store.session(self.place.folder.name).effects()
+                if effect.state == "committed"
             }
-        return self.believed(found, effects)
+        return self.believed(checkpoints, effects)
 
     def act(self, name: str, kind: str, payload: Any) -> Any:
         send = SENDERS[KINDS[kind]]

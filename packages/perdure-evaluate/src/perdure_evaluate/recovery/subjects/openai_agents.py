@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from perdure_evaluate.recovery.interface import Belief, SubjectAgent
-from perdure_evaluate.recovery.subjects.playing import BEGIN, Playing, ToldPart, belief_of, last_words
+from perdure_evaluate.recovery.subjects.model_play import BEGIN, Playing, ToldPart, belief_of, last_words
 
 TURNS_MAX = 1_000_000
 
@@ -27,17 +27,17 @@ class OpenAIAgents(Playing):
 
     def run(self, program: Callable[[SubjectAgent], None]) -> None:
         self.begin(program)
-        said, number = BEGIN, 0
-        while (asked := self.converse(said, number)) is not None:
-            said, number = self.answer_to(asked), number + 1
+        message, number = BEGIN, 0
+        while (question := self.converse(message, number)) is not None:
+            message, number = self.answer_to(question), number + 1
 
-    def converse(self, said: str, number: int) -> str | None:
+    def converse(self, message: str, number: int) -> str | None:
         """Run the agent with a message, the number-th; the question that it ended with, or none at the end of the task."""
         from agents import Runner  # type: ignore[import-not-found]
 
         last = last_words(self.parts())
         if not last or ("ask" in last and number):  # an answer comes after its ask
-            result = Runner.run(self.agent(), said, session=self.session(), max_turns=TURNS_MAX)
+            result = Runner.run(self.agent(), message, session=self.session(), max_turns=TURNS_MAX)
             last = json.loads(asyncio.run(result).final_output)
         return last.get("ask")
 

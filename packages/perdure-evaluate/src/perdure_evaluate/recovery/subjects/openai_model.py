@@ -8,8 +8,8 @@ from typing import Any
 from agents import Model, ModelResponse, Usage  # pyright: ignore[reportMissingImports]
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText  # pyright: ignore[reportMissingImports]
 
+from perdure_evaluate.recovery.subjects.model_play import Playing, as_text, kept_in
 from perdure_evaluate.recovery.subjects.openai_agents import parts_of
-from perdure_evaluate.recovery.subjects.playing import Playing, as_text, kept_in
 
 
 class PlayingModel(Model):
@@ -20,13 +20,13 @@ class PlayingModel(Model):
 
     async def get_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> ModelResponse:  # noqa: A002, ARG002
         """The next call, or the end."""
-        wanted = self._playing.next_answer(kept_in(parts_of(input)))
-        said = ResponseOutputText(text=as_text(wanted.args), type="output_text", annotations=[])
+        answer = self._playing.next_answer(kept_in(parts_of(input)))
+        text = ResponseOutputText(text=as_text(answer.args), type="output_text", annotations=[])
         output: Any = ResponseOutputMessage(
-            id=f"msg_{uuid.uuid4().hex}", content=[said], role="assistant", status="completed", type="message"
+            id=f"msg_{uuid.uuid4().hex}", content=[text], role="assistant", status="completed", type="message"
         )
-        if wanted.tool:
-            called = {"call_id": f"call_{uuid.uuid4().hex}", "name": wanted.tool, "arguments": as_text(wanted.args)}
+        if answer.tool:
+            called = {"call_id": f"call_{uuid.uuid4().hex}", "name": answer.tool, "arguments": as_text(answer.args)}
             output = ResponseFunctionToolCall(type="function_call", **called)
         return ModelResponse(output=[output], usage=Usage(requests=1), response_id=None)
 

@@ -7,8 +7,8 @@ import asyncio
 import json
 from typing import Any
 
+from perdure_evaluate.recovery.subjects.model_play_perdure import KINDS_OF_TOOLS, Ledgered
 from perdure_evaluate.recovery.subjects.openai_agents import TURNS_MAX, OpenAIAgents
-from perdure_evaluate.recovery.subjects.playing_perdure import KINDS_OF_TOOLS, Ledgered
 
 
 class OpenAIPerdure(Ledgered, OpenAIAgents):
@@ -16,11 +16,11 @@ class OpenAIPerdure(Ledgered, OpenAIAgents):
 
     about = "OpenAI Agents with DurableRunner and PerdureSession on SQLite"
 
-    def converse(self, said: str, number: int) -> str | None:
+    def converse(self, message: str, number: int) -> str | None:
         from perdure_adapters.openai_agents import DurableRunner
 
         options = {"key": f"message-{number}", "kinds": KINDS_OF_TOOLS, "max_turns": TURNS_MAX}
-        result = asyncio.run(DurableRunner.run(self.agent(), said, session=self.session(), **options))
+        result = asyncio.run(DurableRunner.run(self.agent(), message, session=self.session(), **options))
         if result.interruptions:
             self.wait_for_doubts()
         return json.loads(result.final_output).get("ask")

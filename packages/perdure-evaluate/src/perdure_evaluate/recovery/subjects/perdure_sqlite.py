@@ -31,8 +31,8 @@ class PerdureSqlite(Tended):
                 store.drive(agent(evaluated), self.place.task, self.place.seed, key=self.key, session=self.key)
             except perdure.Waiting as waiting:
                 run = store.run(waiting.facts["run"])
-                doubts = [each.record.args["name"] for each in run.effects(open=True) if each.state == "in_doubt"]
-                raise Waits([each.detail for each in run.waits() if each.kind == "ask"], doubts) from None
+                doubts = [effect.record.args["name"] for effect in run.effects(open=True) if effect.state == "in_doubt"]
+                raise Waits([wait.detail for wait in run.waits() if wait.kind == "ask"], doubts) from None
             except perdure.Conflict as conflict:
                 raise HeldElsewhere(str(conflict)) from None
 
@@ -83,11 +83,11 @@ def evaluated(run: perdure.Run, task: str, seed: int) -> Any:  # noqa: ARG001 - 
 def called(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
     """A function by the name of its operation, as functions of a program have names."""
 
-    def named(*args: Any) -> Any:
+    def operation(*args: Any) -> Any:
         return fn(*args)
 
-    named.__name__ = name
-    return named
+    operation.__name__ = name
+    return operation
 
 
 def send(name: str, kind: str, payload: Any, *, key: str = "") -> Any:
@@ -95,15 +95,15 @@ def send(name: str, kind: str, payload: Any, *, key: str = "") -> Any:
     return NOW[0].outside.send(name, kind, payload, key)
 
 
-def found(name: str, kind: str, payload: Any) -> perdure.Happened | perdure.Absent:
+def happened(name: str, kind: str, payload: Any) -> perdure.Happened | perdure.Absent:
     """Its probe, where there is one."""
-    given = NOW[0].outside.find(name, kind, payload)
-    return perdure.Absent() if given is None else perdure.Happened(given)
+    result = NOW[0].outside.find(name, kind, payload)
+    return perdure.Absent() if result is None else perdure.Happened(result)
 
 
 SENDERS = {
     Knowing.KEYED: perdure.tool(kind="keyed", name="send_keyed", retries=3)(send),
-    Knowing.FOUND: perdure.tool(probe=found, lands_within=0.05, name="send_found", retries=3)(send),
+    Knowing.FOUND: perdure.tool(probe=happened, lands_within=0.05, name="send_found", retries=3)(send),
     Knowing.SAME: perdure.tool(kind="idempotent", name="send_same", retries=3)(send),
     Knowing.BLIND: perdure.tool(name="send_blind")(send),
 }

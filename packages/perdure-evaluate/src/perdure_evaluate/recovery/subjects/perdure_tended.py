@@ -36,23 +36,27 @@ class Tended(Subject):
 
     def _belief(self, store: perdure.Store) -> Belief:
         for run in store.runs(session=self.key):
-            done = {each.record.args["name"]: each.result for each in run.effects() if each.state == "committed"}
+            done = {
+                effect.record.args["name"]: effect.result for effect in run.effects() if effect.state == "committed"
+            }
             return Belief(self._notes(store.session(self.key)), done, run.record.result, run.record.ended)
         return Belief()
 
     def _notes(self, session: perdure.Session, after: str | None = None) -> dict[str, Any]:
         page = session.entries(limit=1000, after=after)
-        return {each.name: each.value for each in page} | (self._notes(session, page.next) if page.next else {})
+        return {entry.name: entry.value for entry in page} | (self._notes(session, page.next) if page.next else {})
 
     def hand_in(self, store: perdure.Store) -> None:
         """Hand in the answers that people have given since."""
         for run in store.runs(session=self.key):
-            for each in run.waits():
-                if each.kind == "ask" and each.detail in self.inbox:
-                    store.answer(each.id, self.inbox[each.detail], by="person")
-            for each in run.effects(open=True):
-                if each.state == "in_doubt" and (said := self.inbox.get(each.record.args["name"])):
-                    each.settle(perdure.Happened(said["result"]) if said["happened"] else perdure.Absent(), by="person")
+            for wait in run.waits():
+                if wait.kind == "ask" and wait.detail in self.inbox:
+                    store.answer(wait.id, self.inbox[wait.detail], by="person")
+            for effect in run.effects(open=True):
+                if effect.state == "in_doubt" and (answer := self.inbox.get(effect.record.args["name"])):
+                    effect.settle(
+                        perdure.Happened(answer["result"]) if answer["happened"] else perdure.Absent(), by="person"
+                    )
             if run.status == "parked" and "mended" in self.inbox:
                 run.resume()
             if run.status == "failed" and "mended" in self.inbox:

@@ -12,7 +12,7 @@ import asyncio
 import os
 from typing import Any
 
-from perdure_evaluate.recovery.subjects.playing import Conversing, ToldPart, as_text, kept_in
+from perdure_evaluate.recovery.subjects.model_play import Conversing, ToldPart, as_text, kept_in
 
 
 class PydanticAI(Conversing):
@@ -21,8 +21,8 @@ class PydanticAI(Conversing):
     about = "Pydantic AI: messages in a file, stored before and after each answer"
     peer = "pydantic-ai"
 
-    def converse(self, said: str | None) -> None:
-        asyncio.run(self.agent([]).run(said, message_history=self.load() or None))
+    def converse(self, message: str | None) -> None:
+        asyncio.run(self.agent([]).run(message, message_history=self.load() or None))
 
     def agent(self, capabilities: list[Any]) -> Any:
         from pydantic_ai import Agent
@@ -31,16 +31,20 @@ class PydanticAI(Conversing):
 
         async def answer(messages: list[Any], _info: Any) -> ModelResponse:
             self.keep(messages)
-            wanted = self.next_answer(kept_in(parts_of(messages)))
-            part = ToolCallPart(wanted.tool, wanted.args) if wanted.tool else TextPart(as_text(wanted.args))
+            next_answer = self.next_answer(kept_in(parts_of(messages)))
+            part = (
+                ToolCallPart(next_answer.tool, next_answer.args)
+                if next_answer.tool
+                else TextPart(as_text(next_answer.args))
+            )
             response = ModelResponse([part])
             self.keep([*messages, response])
             return response
 
-        made = Agent(FunctionModel(answer), name="evaluated", capabilities=capabilities, retries=0)
+        agent = Agent(FunctionModel(answer), name="evaluated", capabilities=capabilities, retries=0)
         for name, tool in self.functions().items():
-            made.tool_plain(name=name)(tool)
-        return made
+            agent.tool_plain(name=name)(tool)
+        return agent
 
     def parts(self) -> list[ToldPart]:
         return parts_of(self.load())

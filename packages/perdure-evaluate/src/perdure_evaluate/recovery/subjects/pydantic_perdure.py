@@ -10,9 +10,9 @@ from typing import Any
 
 import perdure
 from perdure_evaluate.recovery.interface import Belief, SubjectAgent, Waits
+from perdure_evaluate.recovery.subjects.model_play import BEGIN, KEEP
+from perdure_evaluate.recovery.subjects.model_play_perdure import KINDS_OF_TOOLS, Ledgered, name_of
 from perdure_evaluate.recovery.subjects.perdure_sqlite import NOW
-from perdure_evaluate.recovery.subjects.playing import BEGIN, KEEP
-from perdure_evaluate.recovery.subjects.playing_perdure import KINDS_OF_TOOLS, Ledgered, name_of
 from perdure_evaluate.recovery.subjects.pydantic_ai import PydanticAI
 
 
@@ -29,32 +29,32 @@ class PydanticPerdure(Ledgered, PydanticAI):
         agent = self.agent([PerdureDurability(kinds=KINDS_OF_TOOLS)])
 
         async def evaluated(run: perdure.AsyncRun, task: str, seed: int) -> str:  # noqa: ARG001 - what names the work
-            said, history = BEGIN, None
+            message, history = BEGIN, None
             with within(run):
                 while True:
-                    result = await agent.run(said, message_history=history)
-                    asked = json.loads(result.output).get("ask")
-                    if asked is None:
+                    result = await agent.run(message, message_history=history)
+                    question = json.loads(result.output).get("ask")
+                    if question is None:
                         return result.output
-                    said, history = await run.ask(asked, detail=asked), result.all_messages()
+                    message, history = await run.ask(question, detail=question), result.all_messages()
 
         with perdure.open(self.url, actor="agent", keep=2) as self.store:
             self.hand_in()
-            made = perdure.agent(name="evaluated-pydantic")(evaluated)
+            work = perdure.agent(name="evaluated-pydantic")(evaluated)
             try:
-                asyncio.run(self.store.aio.drive(made, self.place.task, self.place.seed, key=self.place.folder.name))
+                asyncio.run(self.store.aio.drive(work, self.place.task, self.place.seed, key=self.place.folder.name))
             except (perdure.InDoubt, perdure.Waiting):
-                asks = [each.detail for run in self.store.runs() for each in run.waits() if each.kind == "ask"]
-                raise Waits(asks, [name_of(each) for each in self.store.effects(in_doubt=True)]) from None
+                asks = [wait.detail for run in self.store.runs() for wait in run.waits() if wait.kind == "ask"]
+                raise Waits(asks, [name_of(effect) for effect in self.store.effects(in_doubt=True)]) from None
 
     def keep(self, messages: list[Any]) -> None:
         """Nothing: the run keeps the answers."""
 
     def hand_in(self) -> None:
         """Say what people answered, and what they found out about effects in doubt."""
-        for each in (each for run in self.store.runs() for each in run.waits()):
-            if each.kind == "ask" and each.detail in self.inbox:
-                self.store.answer(each.id, self.inbox[each.detail], by="person")
+        for wait in (wait for run in self.store.runs() for wait in run.waits()):
+            if wait.kind == "ask" and wait.detail in self.inbox:
+                self.store.answer(wait.id, self.inbox[wait.detail], by="person")
         super().hand_in()
 
     def believe(self) -> Belief:
@@ -65,9 +65,11 @@ class PydanticPerdure(Ledgered, PydanticAI):
             if not runs:
                 return Belief()
             effects = {
-                name_of(each): json.loads(each.result) for each in runs[0].effects() if each.state == "committed"
+                name_of(effect): json.loads(effect.result)
+                for effect in runs[0].effects()
+                if effect.state == "committed"
             }
-            said = [json.loads(step.value["result"]) for step in runs[0].steps() if step.name == KEEP]
-            notes = {name: value for section, name, value in said if section == "notes"}
-            found = runs[0].record
-            return Belief(notes, effects, json.loads(found.result)["result"] if found.ended else None, found.ended)
+            entries = [json.loads(step.value["result"]) for step in runs[0].steps() if step.name == KEEP]
+            notes = {name: value for section, name, value in entries if section == "notes"}
+            record = runs[0].record
+            return Belief(notes, effects, json.loads(record.result)["result"] if record.ended else None, record.ended)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure_evaluate.recovery.subjects.playing import Conversing, ToldPart
+from perdure_evaluate.recovery.subjects.model_play import Conversing, ToldPart
 
 
 class Strands(Conversing):
@@ -18,8 +18,8 @@ class Strands(Conversing):
     about = "Strands Agents with FileSessionManager"
     peer = "strands"
 
-    def converse(self, said: str | None) -> None:
-        self.agent()(said)
+    def converse(self, message: str | None) -> None:
+        self.agent()(message)
 
     def session(self) -> Any:
         from strands.session import FileSessionManager  # type: ignore[import-not-found]

@@ -8,7 +8,7 @@ from typing import Any
 
 from strands.models import Model  # pyright: ignore[reportMissingImports]
 
-from perdure_evaluate.recovery.subjects.playing import Playing, as_text, kept_in
+from perdure_evaluate.recovery.subjects.model_play import Playing, as_text, kept_in
 from perdure_evaluate.recovery.subjects.strands import parts_of
 
 
@@ -31,14 +31,14 @@ class PlayingStrandsModel(Model):
 
     async def stream(self, messages: Any, *_args: Any, **_options: Any) -> AsyncGenerator[Any, None]:
         """The next call, or the end."""
-        wanted = self._playing.next_answer(kept_in(parts_of(messages)))
-        said = as_text(wanted.args)
-        use = {"name": wanted.tool, "toolUseId": f"tooluse_{uuid.uuid4().hex}"}
+        answer = self._playing.next_answer(kept_in(parts_of(messages)))
+        text = as_text(answer.args)
+        use = {"name": answer.tool, "toolUseId": f"tooluse_{uuid.uuid4().hex}"}
         yield {"messageStart": {"role": "assistant"}}
-        yield {"contentBlockStart": {"start": {"toolUse": use} if wanted.tool else {}}}
-        yield {"contentBlockDelta": {"delta": {"toolUse": {"input": said}} if wanted.tool else {"text": said}}}
+        yield {"contentBlockStart": {"start": {"toolUse": use} if answer.tool else {}}}
+        yield {"contentBlockDelta": {"delta": {"toolUse": {"input": text}} if answer.tool else {"text": text}}}
         yield {"contentBlockStop": {}}
-        yield {"messageStop": {"stopReason": "tool_use" if wanted.tool else "end_turn"}}
+        yield {"messageStop": {"stopReason": "tool_use" if answer.tool else "end_turn"}}
 
 
 def model_of(playing: Playing) -> PlayingStrandsModel:

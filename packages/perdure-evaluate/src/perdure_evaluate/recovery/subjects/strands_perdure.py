@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure_evaluate.recovery.subjects.playing import ToldPart
-from perdure_evaluate.recovery.subjects.playing_perdure import KINDS_OF_TOOLS, Ledgered
+from perdure_evaluate.recovery.subjects.model_play import ToldPart
+from perdure_evaluate.recovery.subjects.model_play_perdure import KINDS_OF_TOOLS, Ledgered
 from perdure_evaluate.recovery.subjects.strands import Strands, parts_of
 
 
@@ -15,10 +15,10 @@ class StrandsPerdure(Ledgered, Strands):
 
     about = "Strands Agents with PerdureSessionManager on SQLite"
 
-    def converse(self, said: str | None) -> None:
+    def converse(self, message: str | None) -> None:
         agent = self.agent()
-        asked = agent._interrupt_state
-        result = agent(_settled(asked.interrupts.values()) if asked.activated else said)
+        state = agent._interrupt_state
+        result = agent(_settled(state.interrupts.values()) if state.activated else message)
         if result.stop_reason == "interrupt":
             self.wait_for_doubts()
 
@@ -30,10 +30,10 @@ class StrandsPerdure(Ledgered, Strands):
     def parts(self) -> list[ToldPart]:
         from perdure_adapters.strands import PerdureSessionRepository
 
-        found = PerdureSessionRepository(self.store).list_messages(self.place.folder.name, "default")
-        return parts_of([each.to_message() for each in found])
+        messages = PerdureSessionRepository(self.store).list_messages(self.place.folder.name, "default")
+        return parts_of([message.to_message() for message in messages])
 
 
 def _settled(interrupts: Any) -> list[Any]:
     """The answers to all interrupts, after a person has settled the effects."""
-    return [{"interruptResponse": {"interruptId": each.id, "response": "settled"}} for each in interrupts]
+    return [{"interruptResponse": {"interruptId": interrupt.id, "response": "settled"}} for interrupt in interrupts]

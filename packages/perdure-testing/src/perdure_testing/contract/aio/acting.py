@@ -122,7 +122,7 @@ class AsyncActingContract:
             first, second = await session.events(kind="effect.committed"), await session.events(kind="call.answered")
             assert first[0].ref.seq + 1 == second[0].ref.seq
             assert not getattr(await session.pending(), "calls", ())
-            assert [each["role"] for each in await session.transcript(format="openai")][-2:] == ["tool", "tool"]
+            assert [message["role"] for message in await session.transcript(format="openai")][-2:] == ["tool", "tool"]
             assert await session.act(look, "x", call=calls[0]) == "found x"
             assert (await store.verify()).ok
 
@@ -156,7 +156,7 @@ class AsyncActingContract:
             await session.say("assistant", calls=[Call("c1", "look", {})])
             assert await session.act(look, call=Call("c1", "look", {})) == "by tool"
             assert [turn.content for turn in await session.turns(last=1)] == ["by hand"]
-            assert [each.state for each in await session.effects()] == ["committed"]
+            assert [effect.state for effect in await session.effects()] == ["committed"]
 
     # -- what a tool says ------------------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class AsyncActingContract:
                         await session.act(ask, how, key=how)
                     assert refused.value.code == code
             assert outside.count == 2
-            assert [each.state for each in await session.effects()] == ["failed", "failed"]
+            assert [effect.state for effect in await session.effects()] == ["failed", "failed"]
             assert len(await store.effects(errors=True)) == 2
 
     async def test_an_exception_is_doubt_and_an_unsafe_tool_is_never_called_again(self, opener: AsyncOpener) -> None:
@@ -224,7 +224,7 @@ class AsyncActingContract:
                 await session.act(again, 9, key="k")
             assert (outside.count, given_up.value.code) == (3, "OSError")
             effects = await session.effects()
-            assert [(each.state, each.record.attempt) for each in effects] == [("committed", 3), ("failed", 3)]
+            assert [(effect.state, effect.record.attempt) for effect in effects] == [("committed", 3), ("failed", 3)]
 
     async def test_a_keyed_tool_is_called_with_the_same_key_and_then_a_person_is_asked(
         self, opener: AsyncOpener
@@ -329,7 +329,7 @@ class AsyncActingContract:
             assert (again.state, len(await session.events(kind="effect.late"))) == ("committed", 1)
             failed = await (await session.begin("t")).dispatch()
             assert (await failed.fail(ValueError("x"))).record.error == EffectError("ValueError", "x")
-            assert [each.id for each in await session.effects(open=True)] == []
+            assert [effect.id for effect in await session.effects(open=True)] == []
             assert (await store.verify()).ok
 
     async def test_a_checkpoint_stands_or_falls_with_its_effect(self, opener: AsyncOpener) -> None:
@@ -345,9 +345,9 @@ class AsyncActingContract:
             one, other = await x.session("s"), await y.session("s")
             for number in range(4):
                 effect = await effect_in(one, "in_doubt")
-                seen = await y.effect(effect.id)
+                theirs = await y.effect(effect.id)
                 outcomes = await AsyncRace.between(
-                    partial(effect.settle, Happened(number), by="ann"), partial(seen.settle, Declined("no"), by="bob")
+                    partial(effect.settle, Happened(number), by="ann"), partial(theirs.settle, Declined("no"), by="bob")
                 )
                 assert len(outcomes.won) == 1
                 assert type(outcomes.refused[0]) is Conflict
@@ -368,7 +368,7 @@ class AsyncActingContract:
                 outcomes = await AsyncRace.between(partial(one.act, send, key=key), partial(other.act, send, key=key))
                 assert outside.count == number + 1
                 assert set(outcomes.won) == {1}
-                assert {type(each) for each in outcomes.refused} <= {Conflict}
+                assert {type(refusal) for refusal in outcomes.refused} <= {Conflict}
 
     async def test_a_verdict_is_no_boolean_and_unknown_settles_nothing(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -393,13 +393,13 @@ class AsyncActingContract:
                 for state in ("committed", "in_doubt", "failed"):
                     await effect_in(session, state)
             assert len(await store.effects()) == 6
-            assert {each.state for each in await store.effects(state="in_doubt")} == {"in_doubt"}
+            assert {effect.state for effect in await store.effects(state="in_doubt")} == {"in_doubt"}
             assert len(await store.effects(errors=True)) == 4
             assert await store.effects(tool="other") == []
             page = await store.effects(limit=4)
             rest = await store.effects(limit=4, after=page.next)
             assert (len(page), len(rest), rest.next) == (4, 2, None)
-            assert len({each.id for each in [*page, *rest]}) == 6
+            assert len({row.id for row in [*page, *rest]}) == 6
             with pytest.raises(Invalid):
                 await store.effects(state="lost")  # type: ignore[arg-type]
             for wrong in ("x", "run:1", "session:a/x", "session:nobody/1"):
@@ -413,7 +413,7 @@ class AsyncActingContract:
                 await session.begin("send", key=key)
             first = await session.effects(limit=2)
             rest = await session.effects(after=first.next or 0, limit=2)
-            assert [each.record.key for each in (*first, *rest)] == ["a", "b", "c"]
+            assert [row.record.key for row in (*first, *rest)] == ["a", "b", "c"]
             assert (rest.next, (await session.effects(limit=3)).next) == (None, None)
 
     async def test_a_fork_leaves_what_is_open_to_its_parent(self, opener: AsyncOpener) -> None:
@@ -432,7 +432,7 @@ class AsyncActingContract:
                 await session.act(send, key="k")
             fork = await session.fork(name="f")
             assert await fork.effects(open=True) == []
-            states = [each.state for each in await fork.effects()]
+            states = [effect.state for effect in await fork.effects()]
             assert states == ["withdrawn"] * 3 + ["committed", "withdrawn"]
             with pytest.raises(Failed):
                 await fork.act(send, key="k")

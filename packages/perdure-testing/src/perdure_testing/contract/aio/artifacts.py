@@ -217,20 +217,20 @@ class AsyncArtifactsContract:
     async def test_pages_go_on_where_they_ended(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             a, b = await store.session("a"), await store.session("b")
-            made = []
+            artifacts = []
             for i in range(7):
-                made.append(await (a if i % 2 else b).attach(f"f{i}", f"{i}"))
+                artifacts.append(await (a if i % 2 else b).attach(f"f{i}", f"{i}"))
                 if i % 3 == 0:
                     opener.clock.advance("1m")
-            expected = sorted(made, key=lambda one: one.at, reverse=True)
-            found: list[Any] = []
+            expected = sorted(artifacts, key=lambda one: one.at, reverse=True)
+            listed: list[Any] = []
             page = await store.artifacts(limit=2)
-            found += page
+            listed += page
             while page.next:
                 page = await store.artifacts(limit=2, after=page.next)
-                found += page
-            assert sorted(found, key=lambda one: one.name) == made
-            assert [one.at for one in found] == [one.at for one in expected]
+                listed += page
+            assert sorted(listed, key=lambda one: one.name) == artifacts
+            assert [one.at for one in listed] == [one.at for one in expected]
             own = await a.artifacts(limit=2)
             rest = await a.artifacts(limit=2, after=own.next)
             assert [one.name for one in [*own, *rest]] == ["f5", "f3", "f1"]

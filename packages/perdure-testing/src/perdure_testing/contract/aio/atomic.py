@@ -57,11 +57,11 @@ def refuse_all(calls: list[Callable[[], Any]]) -> None:
 
 async def check_they_go_on(store: AsyncStore) -> None:
     """Each verb of what was kept is a commit of its own now. Sync stores only."""
-    kept = Kept()
-    session = await store.atomic(kept)
+    keeper = Kept()
+    session = await store.atomic(keeper)
     again = await store.session("a")
     assert session.say("user", "x") == (await again.turns())[-1]
-    for call in kept.runs[0]:
+    for call in keeper.runs[0]:
         call()
     assert (await again.get("late"), await (await store.scope("user:x")).get("late")) == (1, 1)
     assert (await again.tasks())[0].status == "doing"
@@ -75,40 +75,40 @@ class AsyncAtomicContract:
 
     async def test_nothing_that_a_failed_function_kept_can_be_used(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
-            kept = Kept(ZeroDivisionError())
+            keeper = Kept(ZeroDivisionError())
             before = await events_of(store)
             with pytest.raises(ZeroDivisionError):
-                await store.atomic(kept)
-            refuse_all(kept.runs[0])
+                await store.atomic(keeper)
+            refuse_all(keeper.runs[0])
             assert await events_of(store) == before
             await (await store.session("b")).say("user", "the lane is whole")
 
     async def test_what_the_first_of_two_runs_kept_cannot_be_used(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
-            kept = Kept(Fault(FaultKind.RACED, "somebody was faster"))
-            await store.atomic(kept)
-            assert len(kept.runs) == 2
+            keeper = Kept(Fault(FaultKind.RACED, "somebody was faster"))
+            await store.atomic(keeper)
+            assert len(keeper.runs) == 2
             before = await events_of(store)
-            refuse_all(kept.runs[0])
+            refuse_all(keeper.runs[0])
             assert await events_of(store) == before
 
     async def test_a_transaction_that_is_over_opens_nothing(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
-            kept = Kept()
-            await store.atomic(kept)
+            keeper = Kept()
+            await store.atomic(keeper)
             before = await events_of(store)
-            assert kept.tx is not None
-            over = kept.tx
+            assert keeper.tx is not None
+            over = keeper.tx
             refuse_all([lambda: over.session("a"), lambda: over.session("b"), lambda: over.scope("user:x")])
             assert await events_of(store) == before
 
     # async-only
     async def test_handles_are_refused_afterwards_because_they_would_block(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
-            kept = Kept()
-            session = await store.atomic(kept)
+            keeper = Kept()
+            session = await store.atomic(keeper)
             before = await events_of(store)
-            refuse_all(kept.runs[0])
+            refuse_all(keeper.runs[0])
             refuse_all([lambda: session.say("user", "x")])
             assert await events_of(store) == before
 

@@ -28,15 +28,15 @@ class Shop:
 
     def __init__(self) -> None:
         self.outside = CountingWorld()
-        seen = self.outside.seen
+        record_call = self.outside.seen
 
         @tool(kind="idempotent")
         async def pay(n: int) -> str:
-            return seen(f"paid {n}")
+            return record_call(f"paid {n}")
 
         @tool
         async def ship(n: int) -> str:
-            seen(f"shipped {n}")
+            record_call(f"shipped {n}")
             if n < 0:
                 raise RuntimeError("the line went dead")
             return f"shipped {n}"
@@ -47,7 +47,7 @@ class Shop:
 
         @tool(kind="read")
         async def look(n: int) -> dict[str, int]:
-            seen(f"looked {n}")
+            record_call(f"looked {n}")
             return {"n": 10 // n}
 
         self.tools = [pay, ship, cancel, look]
@@ -61,10 +61,10 @@ class Shop:
 @contextmanager
 def counting() -> Iterator[list[None]]:
     """Counts the commits of this process."""
-    seen: list[None] = []
-    disarm = arm("lane.after_commit", lambda: seen.append(None))
+    commits: list[None] = []
+    disarm = arm("lane.after_commit", lambda: commits.append(None))
     try:
-        yield seen
+        yield commits
     finally:
         disarm()
 
@@ -99,17 +99,17 @@ class AsyncBatchContract:
             assert (await store.verify()).ok
 
     async def test_all_calls_are_known_before_the_first_is_sent(self, opener: AsyncOpener) -> None:
-        seen: list[list[tuple[str, str]]] = []
+        states: list[list[tuple[str, str]]] = []
         async with await opener() as store:
             session = await store.session("s")
 
             @tool(kind="idempotent")
             async def note(n: int) -> int:
-                seen.append([(each.record.call or "", each.state.value) for each in await session.effects()])
+                states.append([(effect.record.call or "", effect.state.value) for effect in await session.effects()])
                 return n
 
             await session.respond(calls=[Call("a", "note", {"n": 1}), Call("b", "note", {"n": 2})], tools=[note])
-        assert seen == [[("a", "dispatched"), ("b", "planned")], [("a", "committed"), ("b", "dispatched")]]
+        assert states == [[("a", "dispatched"), ("b", "planned")], [("a", "committed"), ("b", "dispatched")]]
 
     async def test_what_a_model_gets_wrong_is_answered_and_the_rest_goes_on(self, opener: AsyncOpener) -> None:
         shop = Shop()
@@ -120,7 +120,7 @@ class AsyncBatchContract:
         async with await opener() as store:
             session = await store.session("s")
             answers = await session.respond("Well", calls=calls, tools=shop.tools)
-            codes = [each.error.code if each.error else each.result for each in answers]
+            codes = [answer.error.code if answer.error else answer.result for answer in answers]
             assert codes == ["NotFound", "Invalid", "Invalid", "Failed", "ZeroDivisionError", {"n": 2}, "paid 7"]
             assert "there is no tool 'nothing'; there are pay, ship" in str(answers[0].error)
             assert shop.calls == ["looked 0", "looked 5", "paid 7"]
@@ -143,10 +143,10 @@ class AsyncBatchContract:
                 with pytest.raises(InDoubt):
                     await session.respond("So", calls=calls, tools=shop.tools)
             effects = await session.effects()
-            assert [each.state for each in effects] == ["committed", "in_doubt", "planned"]
+            assert [effect.state for effect in effects] == ["committed", "in_doubt", "planned"]
             await effects[1].settle(Happened("it did"))
             answers = await session.respond("So", calls=calls, tools=shop.tools)
-            assert [each.result for each in answers] == ["paid 1", "it did", "paid 3"]
+            assert [answer.result for answer in answers] == ["paid 1", "it did", "paid 3"]
             assert shop.calls == ["paid 1", "shipped -1", "paid 3"]
             with pytest.raises(KeyReused):
                 await session.respond("Other words", calls=calls, tools=shop.tools)
@@ -180,7 +180,7 @@ class AsyncBatchContract:
                     await session.respond(pending.turn.content, calls=pending.turn.calls, tools=shop.tools)
                 await (await session.effects())[0].settle(Happened("it did"))
             answers = await session.respond(pending.turn.content, calls=pending.turn.calls, tools=shop.tools)
-            assert [each.result for each in answers] == [{"n": 2}, "it did", "paid 3"]
+            assert [answer.result for answer in answers] == [{"n": 2}, "it did", "paid 3"]
             assert shop.calls == ["looked 5", "shipped -1", "paid 3"]
             assert len([turn for turn in await session.turns() if turn.calls]) == 1
             assert (await store.verify()).ok
@@ -209,7 +209,7 @@ class AsyncBatchContract:
             assert outside.calls == ["paid 1"]
             await store.answer(waiting.value.facts["asks"][0], "approve", by="bob")
             answers = await session.respond(calls=calls, tools=[pay])
-            assert [each.result or str(each.error) for each in answers] == [
+            assert [answer.result or str(answer.error) for answer in answers] == [
                 "Refused: too much",
                 "paid 1",
                 "paid 6",
@@ -240,14 +240,14 @@ class AsyncBatchContract:
         async def outer(run: AsyncRun) -> list[str]:
             answers = (await run.respond(think, tools=[pay])).answers
             await run.ask("?")
-            return [each.result or str(each.error) for each in answers]
+            return [answer.result or str(answer.error) for answer in answers]
 
         why = "LookupError: no such list" if how == "raises" else "Invalid: guard: the guard broken returned 'yes'"
-        made = program(outer)
+        agent = program(outer)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             await store.answer((await store.asks())[0].id, "go on")
-            refused, paid = await store.drive(made, key="k")
+            refused, paid = await store.drive(agent, key="k")
             assert refused.startswith(f"Refused: a guard failed: {why}")
             assert paid == "paid 2"
             assert outside.calls == ["thought", "paid 2"]
@@ -320,9 +320,9 @@ class AsyncBatchContract:
             session = await store.session("s")
             with pytest.raises(Invalid) as refused:
                 await session.respond("hm", calls=calls, tools=shop.tools)
-            said = await driven(store, program(asking))
-            assert [said[0], refused.value.path] == [path, path]
-            assert says in said[1]
+            answer = await driven(store, program(asking))
+            assert [answer[0], refused.value.path] == [path, path]
+            assert says in answer[1]
             assert says in str(refused.value)
             assert (shop.calls, len(answered), await session.turns(last=9)) == ([], 1, [])
 
@@ -331,26 +331,26 @@ class AsyncBatchContract:
 
         async def think(topic: str) -> dict[str, Any]:
             shop.outside.seen("thought")
-            made = [{"id": "a", "tool": "pay", "args": {"n": 1}}, {"id": "b", "tool": "look", "args": {"n": 5}},
+            calls = [{"id": "a", "tool": "pay", "args": {"n": 1}}, {"id": "b", "tool": "look", "args": {"n": 5}},
                     {"id": "c", "tool": "nothing"}, {"id": "d", "tool": "cancel", "args": {"n": 2}},
                     {"id": "e", "tool": "pay", "args": {"n": 3}}]  # fmt: skip
-            return {"text": topic, "calls": made, "usage": {"out": 5}}
+            return {"text": topic, "calls": calls, "usage": {"out": 5}}
 
         async def clerk(run: AsyncRun) -> list[Any]:
             reply = await run.respond(think, "pay", tools=shop.tools, pins={"model": "m"})
-            said = [each.result if each.error is None else each.error.code for each in reply.answers]
+            results = [answer.result if answer.error is None else answer.error.code for answer in reply.answers]
             await run.ask("Enough?")
-            return [reply.value["text"], *said]
+            return [reply.value["text"], *results]
 
-        made = program(clerk)
+        agent = program(clerk)
         async with await opener() as store:
-            assert type(await driven(store, made)) is Waiting
+            assert type(await driven(store, agent)) is Waiting
             (handle,) = await store.runs()
             (ask,) = await handle.waits()
             await store.answer(ask.id, "yes", by="bob")
-            assert await driven(store, made) == ["pay", "paid 1", {"n": 2}, "NotFound", "Failed", "paid 3"]
+            assert await driven(store, agent) == ["pay", "paid 1", {"n": 2}, "NotFound", "Failed", "paid 3"]
             assert shop.calls == ["thought", "paid 1", "looked 5", "paid 3"]
-            assert [each.state for each in await handle.effects()] == ["committed", "failed", "committed"]
+            assert [effect.state for effect in await handle.effects()] == ["committed", "failed", "committed"]
 
     async def test_in_a_run_n_calls_take_n_and_one_commits(self, opener: AsyncOpener) -> None:
         shop = Shop()
@@ -361,11 +361,11 @@ class AsyncBatchContract:
         async def clerk(run: AsyncRun) -> int:
             return len((await run.respond(think, tools=shop.tools)).answers)
 
-        made = program(clerk)
+        agent = program(clerk)
         async with await opener() as store:
-            await store.start(made, key="k")
+            await store.start(agent, key="k")
             with counting() as commits:
-                assert await driven(store, made) == 4
+                assert await driven(store, agent) == 4
             assert len(commits) == 5 + 3  # besides: whether it stands, to take it, its end
 
     async def test_a_run_that_failed_in_the_middle_goes_on_where_it_was(self, opener: AsyncOpener) -> None:
@@ -376,16 +376,16 @@ class AsyncBatchContract:
             return {"calls": [Call("a", "pay", {"n": 1}), Call("b", "ship", {"n": -1}), Call("c", "pay", {"n": 3})]}
 
         async def clerk(run: AsyncRun) -> list[Any]:
-            return [each.result for each in (await run.respond(think, tools=shop.tools)).answers]
+            return [answer.result for answer in (await run.respond(think, tools=shop.tools)).answers]
 
-        made = program(clerk)
+        agent = program(clerk)
         async with await opener() as store:
-            assert type(await driven(store, made)) is Waiting
+            assert type(await driven(store, agent)) is Waiting
             (handle,) = await store.runs()
-            states = [each.state for each in await handle.effects()]
+            states = [effect.state for effect in await handle.effects()]
             assert states == ["committed", "in_doubt", "planned"]
             await (await handle.effects())[1].settle(Happened("it did"))
-            assert await driven(store, made) == ["paid 1", "it did", "paid 3"]
+            assert await driven(store, agent) == ["paid 1", "it did", "paid 3"]
             assert shop.calls == ["thought", "paid 1", "shipped -1", "paid 3"]
 
     async def test_a_cancelled_run_sends_no_further_call(self, opener: AsyncOpener) -> None:
@@ -402,13 +402,13 @@ class AsyncBatchContract:
                 return {"calls": [Call("a", "pay", {"n": 1}), Call("b", "pay", {"n": 2}), Call("c", "pay", {"n": 3})]}
 
             async def clerk(run: AsyncRun) -> list[Any]:
-                return [each.result for each in (await run.respond(think, tools=[pay])).answers]
+                return [answer.result for answer in (await run.respond(think, tools=[pay])).answers]
 
             await driven(store, program(clerk))
             (handle,) = await store.runs()
             assert handle.status == "cancelled"
             assert outside.calls == ["paid 1"]
-            assert [each.state for each in await handle.effects()] == ["committed", "withdrawn", "withdrawn"]
+            assert [effect.state for effect in await handle.effects()] == ["committed", "withdrawn", "withdrawn"]
 
 
 class AsyncLimitsContract:
@@ -423,7 +423,7 @@ class AsyncLimitsContract:
             results = await AsyncRace.between(*(partial(session.act, pay, n, key=f"k{n}") for n in range(9)))
             assert sorted(results) == list(range(9))
             assert crowd.most == limit
-            assert [each.state for each in await session.effects()] == ["committed"] * 9
+            assert [effect.state for effect in await session.effects()] == ["committed"] * 9
 
     async def test_a_slot_comes_back_whatever_happens(self, opener: AsyncOpener) -> None:
         @tool(kind="idempotent", limit=1, fails=[ValueError])
@@ -442,7 +442,7 @@ class AsyncLimitsContract:
                 await session.act(tool(limit=1, name="pay")(pay.fn), 2, key="b")
             calls = [Call(f"c{n}", "pay", {"n": n}) for n in (3, 1, 4)]
             answers = await session.respond(calls=calls, tools=[pay])
-            assert [each.result or each.error for each in answers] == [3, EffectError("ValueError", "no"), 4]
+            assert [answer.result or answer.error for answer in answers] == [3, EffectError("ValueError", "no"), 4]
             assert await session.act(pay, 5, key="a5") == 5
             assert await session.act(pay, 5, key="a5") == 5
             assert await session.act(pay, 6) == 6

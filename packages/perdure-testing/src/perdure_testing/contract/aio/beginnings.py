@@ -21,14 +21,14 @@ class AsyncBeginningsContract:
     """How runs begin, and begin anew."""
 
     async def test_a_run_and_its_session_begin_in_one_commit(self, opener: AsyncOpener) -> None:
-        made = program(nothing)
+        agent = program(nothing)
         async with await opener() as store:
-            await store.start(made, 1, key="k")
+            await store.start(agent, 1, key="k")
             with pytest.raises(KeyReused):
-                await store.start(made, 2, key="k", session="s")
+                await store.start(agent, 2, key="k", session="s")
             assert not await store.sessions()
-            run = await store.start(made, 1, key="other", session="s")
-            assert ([each.name for each in await store.sessions()], run.record.session) == (["s"], "s")
+            run = await store.start(agent, 1, key="other", session="s")
+            assert ([session.name for session in await store.sessions()], run.record.session) == (["s"], "s")
 
     @pytest.mark.parametrize("cut", [True, False])
     async def test_checkpoints_by_time_count_from_the_last_one_whoever_goes_on(
@@ -45,14 +45,14 @@ class AsyncBeginningsContract:
             return "done"
 
         async with await opener() as store:
-            made = program(steady, checkpoint="every 10m")
+            agent = program(steady, checkpoint="every 10m")
             for _ in range(2):
                 with pytest.raises(Waiting):
-                    await store.drive(made, key="k")
+                    await store.drive(agent, key="k")
                 opener.clock.advance("6m")
                 (ask,) = await store.asks()
                 await store.answer(ask.id, "yes")
             with pytest.raises(Waiting):
-                await store.drive(made, key="k")
+                await store.drive(agent, key="k")
             assert saved[-1] is True
             assert True not in saved[:-1]  # the control: not before its time

@@ -41,18 +41,18 @@ class AsyncBootContract:
             await session.result("c1", {"hits": 3})
             await session.say("user", "And now?")
             pack = await session.boot(budget=4000, task="run the tests")
-            shown = [(each.section, each.kind) for each in pack.manifest.shown]
-            assert shown == [
+            items = [(item.section, item.kind) for item in pack.manifest.shown]
+            assert items == [
                 ("rules", "rule"), ("plan", "goal"), ("plan", "task"), ("plan", "task"), ("loops", "effect"), ("loops", "turn"),
                 ("loops", "decision"), ("decisions", "decision"), ("lessons", "memory"), ("workspace", "value"),
                 ("tail", "turn"), ("tail", "turn"), ("tail", "turn"), ("recalled", "memory"), ("words", "memory"),
             ]  # fmt: skip
-            assert [each.heading.split()[0] for each in blocks(pack.text)] == [kind for _, kind in shown]
+            assert [block.heading.split()[0] for block in blocks(pack.text)] == [kind for _, kind in items]
             assert "old: look again" in pack.text
             assert pack.tokens <= 4000
             assert pack.text == (await session.boot(budget=4000, task="run the tests")).text
             messages = pack.messages("anthropic")
-            assert [each["role"] for each in messages] == ["user", "assistant", "user"]
+            assert [message["role"] for message in messages] == ["user", "assistant", "user"]
             assert pack.parts() == [pack.text]
 
     async def test_a_small_budget_keeps_the_rules_and_says_what_was_left_out(self, opener: AsyncOpener) -> None:
@@ -82,7 +82,7 @@ class AsyncBootContract:
             packs = {
                 name: await session.boot(task="tests", profile=name) for name in ("full", "small", "without-memory")
             }
-            sections = {name: {each.section for each in pack.manifest.shown} for name, pack in packs.items()}
+            sections = {name: {item.section for item in pack.manifest.shown} for name, pack in packs.items()}
             assert sections == {
                 "full": {"rules", "loops", "tail", "recalled"},
                 "small": {"rules", "recalled"},
@@ -97,11 +97,11 @@ class AsyncBootContract:
                 return [first, await run.ask("Merge?", choices=["merge", "hold"])]
 
             await store.session("s")
-            made = program(asking)
-            await driven(store, made, session="s")
-            (asked,) = await store.asks()
-            await store.answer(asked.id, "8080", by="alice")
-            await driven(store, made, session="s")
+            agent = program(asking)
+            await driven(store, agent, session="s")
+            (ask,) = await store.asks()
+            await store.answer(ask.id, "8080", by="alice")
+            await driven(store, agent, session="s")
             pack = await (await store.session("s")).boot()
             assert "Answer: 8080" in pack.text
             assert "Merge?\nChoices: merge, hold" in pack.text
@@ -116,8 +116,8 @@ class AsyncBootContract:
         async with await opener() as store:
             session = await store.session("s")
             await driven(store, program(mailing), session="s")
-            shown = (await session.boot()).manifest.shown
-            assert [each.kind for each in shown if each.section == "loops"] == ["effect"]
+            items = (await session.boot()).manifest.shown
+            assert [item.kind for item in items if item.section == "loops"] == ["effect"]
 
     async def test_a_parked_run_and_what_it_waits_for_are_open_loops(self, opener: AsyncOpener) -> None:
         async def asking(run: AsyncRun) -> object:
@@ -131,9 +131,9 @@ class AsyncBootContract:
             await driven(store, program(asking), session="s")
             await (await store.runs())[0].resume()
             await driven(store, program(changed), session="s")
-            assert [each.status for each in await store.runs()] == ["parked"]
+            assert [run.status for run in await store.runs()] == ["parked"]
             pack = await session.boot()
-            assert [each.kind for each in pack.manifest.shown if each.section == "loops"] == ["ask", "run"]
+            assert [item.kind for item in pack.manifest.shown if item.section == "loops"] == ["ask", "run"]
             assert "Merge?" in pack.text
 
     async def test_memories_are_shown_in_the_time_for_which_they_hold(self, opener: AsyncOpener) -> None:
@@ -142,7 +142,7 @@ class AsyncBootContract:
             await session.remember("The freeze was on", kind="rule", valid_from="2020-01-01", valid_to="2020-02-01")
             await session.remember("The freeze is on", kind="rule", valid_from="2020-01-01")
             await session.remember("The freeze will be on", kind="rule", valid_from="2999-01-01")
-            assert [each.text for each in blocks((await session.boot()).text)] == ["The freeze is on"]
+            assert [block.text for block in blocks((await session.boot()).text)] == ["The freeze is on"]
 
     async def test_an_earlier_turn_is_recalled_for_the_task(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -154,16 +154,16 @@ class AsyncBootContract:
                 )
             pack = await session.boot(budget=900, task="heron hint")
             assert "The heron password hint is blue" in pack.text
-            assert next(each.id for each in pack.manifest.shown if each.section == "recalled") == "s/2"
+            assert next(item.id for item in pack.manifest.shown if item.section == "recalled") == "s/2"
 
     async def test_boot_in_a_transaction_and_bad_arguments_are_refused(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")
             odd = {"budget": 0, "profile": "x", "tokenizer": 3, "max_chars": -1, "root": 3, "commands": "ls"}
             for name, value in odd.items():
-                given: dict[str, Any] = {name: value}
+                options: dict[str, Any] = {name: value}
                 with pytest.raises(Invalid):
-                    await session.boot(**given)
+                    await session.boot(**options)
             with pytest.raises(Refused):
                 await store.atomic(lambda tx: tx.session("s").boot())
 
@@ -172,31 +172,31 @@ class AsyncBootContract:
     async def test_checks_say_whether_a_memory_still_holds(self, opener: AsyncOpener, tmp_path: Path) -> None:
         async with await opener() as store:
             session = await store.session("s")
-            made = tmp_path / "Makefile"
-            made.write_text("all:\n")
+            makefile = tmp_path / "Makefile"
+            makefile.write_text("all:\n")
             await session.set("branch", "fix-42")
-            checks = [FileHash(str(made)), Age("30d"), ValueIs("branch", "fix-42")]
-            kept = await session.remember("Tests run with make", checks=checks)
-            assert [type(check).__name__ for check in kept.record.checks] == ["FileHash", "Age", "ValueIs"]
-            assert await self._standing(session) == Validity.HOLDS
-            made.write_text("none:\n")
-            assert await self._standing(session) == Validity.STALE
-            made.unlink()
-            assert await self._standing(session) == Validity.STALE
-            made.write_text("all:\n")
+            checks = [FileHash(str(makefile)), Age("30d"), ValueIs("branch", "fix-42")]
+            memory = await session.remember("Tests run with make", checks=checks)
+            assert [type(check).__name__ for check in memory.record.checks] == ["FileHash", "Age", "ValueIs"]
+            assert await self._standing_of(session) == Validity.HOLDS
+            makefile.write_text("none:\n")
+            assert await self._standing_of(session) == Validity.STALE
+            makefile.unlink()
+            assert await self._standing_of(session) == Validity.STALE
+            makefile.write_text("all:\n")
             await session.set("branch", "main")
-            assert await self._standing(session) == Validity.STALE
+            assert await self._standing_of(session) == Validity.STALE
             await session.set("branch", "fix-42")
             opener.clock.advance(31 * 86_400)
             (checked,) = await store.checked()
             assert "Tests run with make" in (await session.boot(task="tests")).text
-            assert (checked.name, len(checked.outcomes)) == (str(kept.seq), 3)
+            assert (checked.name, len(checked.outcomes)) == (str(memory.seq), 3)
             assert (await store.verify()).ok
 
     async def test_a_check_that_cannot_be_looked_at_is_unknown(self, opener: AsyncOpener, tmp_path: Path) -> None:
         async with await opener() as store:
             session = await store.session("s")
-            left = tmp_path / "left"
+            file = tmp_path / "left"
             ran = tmp_path / "ran"
             touch = ["touch", str(ran)]
             for check in (
@@ -206,12 +206,12 @@ class AsyncBootContract:
                 Command(tuple(touch), folder=str(tmp_path)),
             ):
                 memory = await session.remember("Tests run with make", checks=[check])
-                assert await self._standing(session) == Validity.UNKNOWN, check
+                assert await self._standing_of(session) == Validity.UNKNOWN, check
                 await memory.forget("next")
             assert not ran.exists()
             await session.remember("Tests run with make", checks=[Command(tuple(touch), folder=str(tmp_path))])
             (hit,) = await session.recall("tests", commands=[touch])
-            assert (hit.standing, ran.exists(), left.exists()) == (Validity.HOLDS, True, False)
+            assert (hit.standing, ran.exists(), file.exists()) == (Validity.HOLDS, True, False)
 
     async def test_checks_that_make_no_sense_are_refused(self, opener: AsyncOpener, tmp_path: Path) -> None:
         async with await opener() as store:
@@ -228,35 +228,35 @@ class AsyncBootContract:
     async def test_values_decisions_and_tasks_rest_on_checks_too(self, opener: AsyncOpener, tmp_path: Path) -> None:
         async with await opener() as store:
             session = await store.session("s")
-            made = tmp_path / "Makefile"
-            made.write_text("all:\n")
-            await session.set("tests", "12 passed", checks=[FileHash(str(made))])
-            decision = await session.decide("Use make", because="it is there", checks=[FileHash(str(made))])
-            await session.task("Mend the Makefile", key="mend", checks=[FileHash(str(made)), Age("30d")])
-            assert await self._found(store) == {("value", "holds"), ("decision", "holds"), ("task", "holds")}
-            made.write_text("none:\n")
-            assert await self._found(store) == {("value", "stale"), ("decision", "stale"), ("task", "stale")}
+            makefile = tmp_path / "Makefile"
+            makefile.write_text("all:\n")
+            await session.set("tests", "12 passed", checks=[FileHash(str(makefile))])
+            decision = await session.decide("Use make", because="it is there", checks=[FileHash(str(makefile))])
+            await session.task("Mend the Makefile", key="mend", checks=[FileHash(str(makefile)), Age("30d")])
+            assert await self._standings(store) == {("value", "holds"), ("decision", "holds"), ("task", "holds")}
+            makefile.write_text("none:\n")
+            assert await self._standings(store) == {("value", "stale"), ("decision", "stale"), ("task", "stale")}
             pack = await session.boot()
-            said = {each.kind: each.said.split()[0] for each in pack.manifest.shown}
-            assert said == {"task": "stale", "decision": "stale", "value": "stale"}
+            words = {item.kind: item.said.split()[0] for item in pack.manifest.shown}
+            assert words == {"task": "stale", "decision": "stale", "value": "stale"}
             assert "Makefile has changed" in pack.text
             # A new version of a value rests on nothing, a superseded decision and a finished task count no more.
             await session.set("tests", "13 passed")
             await decision.supersede("Use tox", because="make went")
             await (await session.tasks())[0].done()
-            assert await self._found(store) == set()
+            assert await self._standings(store) == set()
             assert (await store.verify()).ok
 
     async def test_a_fork_rests_on_what_its_parent_does(self, opener: AsyncOpener, tmp_path: Path) -> None:
         async with await opener() as store:
             session = await store.session("s")
-            made = tmp_path / "f"
-            made.write_text("x")
-            await session.set("tests", "12 passed", checks=[FileHash(str(made))])
+            makefile = tmp_path / "f"
+            makefile.write_text("x")
+            await session.set("tests", "12 passed", checks=[FileHash(str(makefile))])
             await session.fork(at=(await session.info()).last_seq, name="t")
-            made.unlink()
-            found = {(each.scope, each.kind, each.standing.value) for each in await store.checked()}
-            assert found == {("s", "value", "stale"), ("t", "value", "stale")}
+            makefile.unlink()
+            checks = {(check.scope, check.kind, check.standing.value) for check in await store.checked()}
+            assert checks == {("s", "value", "stale"), ("t", "value", "stale")}
             assert (await store.verify()).ok
 
     async def test_models_pages_and_claimers_are_checked(self, opener: AsyncOpener) -> None:
@@ -267,23 +267,23 @@ class AsyncBootContract:
             for number, check in enumerate(checks):
                 await session.remember(f"memory {number}", checks=[check])
 
-            async def found(**looking: Any) -> list[str]:
-                return [each.standing.value for each in await store.checked(**looking)][::-1]
+            async def standings(**looking: Any) -> list[str]:
+                return [check.standing.value for check in await store.checked(**looking)][::-1]
 
-            assert await found() == ["unknown", "unknown", "unknown"]
+            assert await standings() == ["unknown", "unknown", "unknown"]
             await task.claim()
-            assert await found(models=["old-1"]) == ["holds", "holds", "unknown"]
-            assert await found(models=["new-2"], urls=["https://example.com/"]) == ["stale", "holds", "unknown"]
+            assert await standings(models=["old-1"]) == ["holds", "holds", "unknown"]
+            assert await standings(models=["new-2"], urls=["https://example.com/"]) == ["stale", "holds", "unknown"]
 
     async def test_a_task_whose_claim_is_over_is_listed_as_stale(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")
             await (await session.task("Write the test", checks=[ClaimerAlive()])).claim()
             await (await session.task("Read it")).claim(ttl="1s")
-            assert await self._found(store) == {("task", "holds")}
+            assert await self._standings(store) == {("task", "holds")}
             opener.clock.advance(3600)
             await session.say("user", "still here")  # its heartbeat lives on
-            assert ("task", "stale") in await self._found(store)
+            assert ("task", "stale") in await self._standings(store)
 
     # -- manifests -------------------------------------------------------------------------------------------
 
@@ -303,7 +303,9 @@ class AsyncBootContract:
             assert difference(first.manifest, second.manifest) == []
             await session.task("Feed them")
             third = await session.boot(task="herons")
-            assert [(each.how, each.kind) for each in difference(first.manifest, third.manifest)] == [("came", "task")]
+            assert [(change.how, change.kind) for change in difference(first.manifest, third.manifest)] == [
+                ("came", "task")
+            ]
             for _ in range(20):
                 await session.boot()
             assert len(await session.boots()) == 20
@@ -316,25 +318,25 @@ class AsyncBootContract:
             chapters[7] += "Herons are fed at dawn by the ranger."
             await session.remember("\n".join(chapters), kind="document", source=["file:ponds.md"])
             pack = await session.boot(budget=2000, task="who feeds the herons?")
-            (shown,) = [each for each in pack.manifest.shown if each.kind == "memory"]
+            (part,) = [item for item in pack.manifest.shown if item.kind == "memory"]
             assert "Herons are fed at dawn by the ranger." in pack.text
-            assert "part " in shown.said
+            assert "part " in part.said
             (hit,) = await session.recall("herons")
             assert hit.memory.text == "\n".join(chapters)
 
     async def test_decisions_are_shown_by_depth(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")
-            standing = await session.decide("Never vendor code", because="licences", tags=["standing"])
-            await standing.close("agreed")
+            rule = await session.decide("Never vendor code", because="licences", tags=["standing"])
+            await rule.close("agreed")
             old = await session.decide("Herons are fed at dawn", because="they fish then")
             await old.close("worked")
             for number in range(30):
                 await (await session.decide(f"Use approach {number}", because="x")).close("worked")
-            shown = {each.id for each in (await session.boot(budget=20_000)).manifest.shown}
-            assert (f"s/{standing.seq}" in shown, f"s/{old.seq}" in shown) == (True, False)
-            found = await session.boot(budget=20_000, task="when are herons fed?")
-            assert f"s/{old.seq}" in {each.id for each in found.manifest.shown}
+            items = {item.id for item in (await session.boot(budget=20_000)).manifest.shown}
+            assert (f"s/{rule.seq}" in items, f"s/{old.seq}" in items) == (True, False)
+            pack = await session.boot(budget=20_000, task="when are herons fed?")
+            assert f"s/{old.seq}" in {item.id for item in pack.manifest.shown}
 
     async def test_the_last_summary_of_a_session_of_the_same_scope_is_shown(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -348,10 +350,10 @@ class AsyncBootContract:
             assert "The herons are fed." not in (await session.boot(profile="without-memory")).text
 
     @staticmethod
-    async def _found(store: Any) -> set[tuple[str, str]]:
-        return {(each.kind, each.standing.value) for each in await store.checked()}
+    async def _standings(store: Any) -> set[tuple[str, str]]:
+        return {(check.kind, check.standing.value) for check in await store.checked()}
 
     @staticmethod
-    async def _standing(session: Any) -> Validity:
+    async def _standing_of(session: Any) -> Validity:
         (hit,) = await session.recall("tests")
         return hit.standing

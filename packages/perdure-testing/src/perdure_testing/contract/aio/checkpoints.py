@@ -251,13 +251,13 @@ class AsyncCheckpointsContract:
             emptied = {event.seq for event in events if event.body is None}
             assert emptied == set(pruned)
             bodies = {event.seq: decode_body(event.body) for event in events if event.body is not None}
-            named = [seq for event in events if event.kind == "log.pruned" for seq in bodies[event.seq].doc["emptied"]]
-            assert named == list(pruned)
-            taken = [bodies[event.seq] for event in events if event.kind == "checkpoint.pruned"]
-            assert [body.key["seq"] for body in taken] == list(pruned)
-            assert {body.op for body in taken} == {Op.DELETE}
-            gone = await session._read(lambda reads, stream: [reads.row(CHECKPOINTS, stream, seq) for seq in pruned])
-            assert gone == [None] * len(pruned)
+            seqs = [seq for event in events if event.kind == "log.pruned" for seq in bodies[event.seq].doc["emptied"]]
+            assert seqs == list(pruned)
+            deletions = [bodies[event.seq] for event in events if event.kind == "checkpoint.pruned"]
+            assert [body.key["seq"] for body in deletions] == list(pruned)
+            assert {body.op for body in deletions} == {Op.DELETE}
+            saved = await session._read(lambda reads, stream: [reads.row(CHECKPOINTS, stream, seq) for seq in pruned])
+            assert saved == [None] * len(pruned)
 
     async def test_a_fork_reads_its_parents_checkpoints(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -294,9 +294,9 @@ class AsyncCheckpointsContract:
     async def test_a_point_whose_checkpoint_was_pruned_says_so(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("a")
-            kept = await session.checkpoint({"k": 0}, name="kept")
+            saved = await session.checkpoint({"k": 0}, name="kept")
             states = [await session.checkpoint({"n": n}) for n in range(4)]
-            said = await session.say("user", "before the prune")
+            message = await session.say("user", "before the prune")
             await session.prune_checkpoints(keep=1)
             last = await session.say("user", "after it")
             past = await session.at(states[2].seq)
@@ -305,11 +305,11 @@ class AsyncCheckpointsContract:
             assert refused.value.path == "name"
             assert await past.restore(name="kept") == {"k": 0}
             assert await past.restore(name="never", default="none") == "none"
-            assert await (await session.at(said.seq)).restore() == {"n": 3}
+            assert await (await session.at(message.seq)).restore() == {"n": 3}
             now = await session.at(last.seq)
             assert await now.restore() == {"n": 3}
             assert [turn.content for turn in await now.turns()] == ["before the prune", "after it"]
-            assert await session.restore(kept.seq) == {"k": 0}
+            assert await session.restore(saved.seq) == {"k": 0}
 
     async def test_a_fork_at_a_pruned_checkpoint_says_so_until_it_has_its_own(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -319,10 +319,10 @@ class AsyncCheckpointsContract:
             await session.prune_checkpoints(keep=1)
             fork = await session.fork(states[1].seq, name="fork")
             child = await fork.fork(name="child")
-            for each in (fork, child):
+            for branch in (fork, child):
                 with pytest.raises(NotFound, match="pruned"):
-                    await each.restore()
-                assert await each.restore(name="kept") == {"k": 0}
+                    await branch.restore()
+                assert await branch.restore(name="kept") == {"k": 0}
             await fork.checkpoint("own")
             assert await fork.restore() == "own"
             assert await (await session.fork(name="now")).restore() == {"n": 3}

@@ -29,23 +29,23 @@ class AsyncChildrenContract:
         child = agent(name="child")(work)
 
         async def lead(run: AsyncRun) -> list[str]:
-            said = [await run.call(child, "works")]
+            answers = [await run.call(child, "works")]
             try:
                 await run.call(child, "fails")
             except Failed as failed:
-                said.append(failed.code)
-            asked = await run.start(child, "asks")
-            return [*said, await asked.result()]
+                answers.append(failed.code)
+            second = await run.start(child, "asks")
+            return [*answers, await second.result()]
 
-        made = program(lead)
+        own_agent = program(lead)
         async with await opener() as store:
             with pytest.raises(Waiting) as waiting:
-                await store.drive(made, key="k")
-            assert type(await driven(store, made)) is Waiting
+                await store.drive(own_agent, key="k")
+            assert type(await driven(store, own_agent)) is Waiting
             (ask,) = await store.asks()
             assert (waiting.value.facts["asks"], ask.question) == ([ask.id], "Child?")
             await store.answer(ask.id, "answered")
-            assert await store.drive(made, key="k") == ["works", "ValueError", "answered"]
+            assert await store.drive(own_agent, key="k") == ["works", "ValueError", "answered"]
             assert outside.calls == ["works", "fails", "asks"]
             (parent,) = await store.runs(agent="a")
             assert len(await store.runs(parent=parent.id)) == 3
@@ -67,14 +67,14 @@ class AsyncChildrenContract:
         async def lead(run: AsyncRun) -> str:
             return await run.call(child)
 
-        made = program(lead)
+        own_agent = program(lead)
         async with await opener() as store:
             for _ in range(2):
                 with pytest.raises(Failed, match="not yet"):
-                    await store.drive(made, key="k")
+                    await store.drive(own_agent, key="k")
                 (parent,) = await store.runs(agent="a")
                 await parent.retry()
-            assert await store.drive(made, key="k") == "done"
+            assert await store.drive(own_agent, key="k") == "done"
             assert outside.calls == ["tried"] * 3
             assert len(await store.runs(agent="child")) == 1
             assert (await store.verify()).ok
@@ -92,12 +92,12 @@ class AsyncChildrenContract:
                 return failed.code
             return "?"
 
-        made = program(lead)
+        own_agent = program(lead)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, own_agent)
             (handle,) = await store.runs(agent="child")
             await handle.cancel("enough")
-            assert await store.drive(made, key="k") == "Cancelled"
+            assert await store.drive(own_agent, key="k") == "Cancelled"
 
     async def test_the_children_of_a_cancelled_run_are_cancelled_with_it(self, opener: AsyncOpener) -> None:
         outside = CountingWorld()
@@ -115,18 +115,18 @@ class AsyncChildrenContract:
         async def lead(run: AsyncRun) -> list[str]:
             done = await run.call(youngest, "")
             started = [await run.start(youngest, "Asked?"), await run.start(child)]
-            return [done, *[await each.result() for each in started]]
+            return [done, *[await child.result() for child in started]]
 
-        made = program(lead)
+        own_agent = program(lead)
         async with await opener() as store:
-            assert type(await driven(store, made)) is Waiting
+            assert type(await driven(store, own_agent)) is Waiting
             (handle,) = await store.runs(agent="a")
-            for each in await store.runs(agent="middle"):
+            for started_run in await store.runs(agent="middle"):
                 with pytest.raises(Waiting):
-                    await store._driven(each, {"middle": child, "youngest": youngest})
+                    await store._driven(started_run, {"middle": child, "youngest": youngest})
             bystander = await store.start(youngest, "Asked?")
             await handle.cancel("enough")
-            stand = {str(each.record.args): each.status.value for each in await store.runs(parent=handle.id)}
+            stand = {str(run.record.args): run.status.value for run in await store.runs(parent=handle.id)}
             assert stand == {"['']": "completed", "['Asked?']": "cancelled", "[]": "cancelled"}
             (below,) = await store.runs(agent="youngest", parent=(await store.runs(agent="middle"))[0].id)
             assert below.status == "cancelled"
@@ -150,19 +150,19 @@ class AsyncChildrenContract:
                 raise ValueError("no")
             await run.ask("!")
 
-        made = program(lead)
+        own_agent = program(lead)
         async with await opener() as store:
-            await driven(store, made, key="told", fails=False)
+            await driven(store, own_agent, key="told", fails=False)
             (running,) = await store.runs(agent="child")
             await running.resume()
             assert await claimed(store, running) is not None
             (parent,) = await store.runs(agent="a")
             await parent.cancel()
-            told = (await running.refresh()).record
-            assert (told.status, told.cancelling) == ("running", True)
-            assert type(await driven(store, made, key="failed", fails=True)) is Failed
-            (left,) = await store.runs(agent="child", status="ready")
-            assert not left.record.cancelling
+            record = (await running.refresh()).record
+            assert (record.status, record.cancelling) == ("running", True)
+            assert type(await driven(store, own_agent, key="failed", fails=True)) is Failed
+            (ready,) = await store.runs(agent="child", status="ready")
+            assert not ready.record.cancelling
 
     async def test_what_was_cancelled_with_a_run_is_tried_again_with_it(self, opener: AsyncOpener) -> None:
         async def ask(run: AsyncRun, what: str) -> str:
@@ -171,28 +171,28 @@ class AsyncChildrenContract:
         child = agent(name="child")(ask)
 
         async def lead(run: AsyncRun) -> list[str]:
-            said: list[str] = []
+            lines: list[str] = []
             for what in ("one", "two"):
                 try:
-                    said.append(await run.call(child, what))
+                    lines.append(await run.call(child, what))
                 except Failed as failed:
-                    said.append(failed.code)
-            return said
+                    lines.append(failed.code)
+            return lines
 
-        made = program(lead)
+        own_agent = program(lead)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, own_agent)
             (first,) = await store.runs(agent="child")
             await first.cancel("this one alone")
-            await driven(store, made)
+            await driven(store, own_agent)
             (parent,) = await store.runs(agent="a")
             assert (await parent.cancel()).status == "cancelled"
             await parent.retry()
             assert (await first.refresh()).status == "cancelled"
-            assert type(await driven(store, made)) is Waiting
+            assert type(await driven(store, own_agent)) is Waiting
             (ask_again,) = await store.asks()
             await store.answer(ask_again.id, "yes")
-            assert await store.drive(made, key="k") == ["Cancelled", "yes"]
+            assert await store.drive(own_agent, key="k") == ["Cancelled", "yes"]
             assert len(await store.runs(agent="child")) == 2
             assert (await store.verify()).ok
 
@@ -210,13 +210,13 @@ class AsyncChildrenContract:
                 raise ValueError("too early")
             return await started.result()
 
-        made = program(lead)
+        own_agent = program(lead)
         async with await opener() as store:
-            assert type(await driven(store, made)) is Failed
+            assert type(await driven(store, own_agent)) is Failed
             assert await store.drive(child, key="other") == "child"
-            for each in await store.runs(agent="child", status="ready"):
-                assert await store._driven(each, {"child": child}) == "child"
+            for ready in await store.runs(agent="child", status="ready"):
+                assert await store._driven(ready, {"child": child}) == "child"
             (handle,) = await store.runs(agent="a")
             await handle.retry()
-            assert await store.drive(made, key="k") == "child"
+            assert await store.drive(own_agent, key="k") == "child"
             assert len(await store.runs(agent="child")) == 2

@@ -21,24 +21,24 @@ class AsyncClaimsContract:
             await task.claim(ttl="1h")
             assert (task.status, task.claimed_by, task.token) == ("doing", "alice", 1)
             assert task.claim_expires_at == task.at + timedelta(hours=1)
-            (seen,) = await (await b.session("s")).tasks()
-            for verb in (seen.claim, seen.done, seen.fail, seen.release, partial(seen.block, "mine")):
+            (theirs,) = await (await b.session("s")).tasks()
+            for verb in (theirs.claim, theirs.done, theirs.fail, theirs.release, partial(theirs.block, "mine")):
                 with pytest.raises(Conflict) as refused:
                     await verb()
                 assert refused.value.facts["claimed_by"] == "alice"
                 assert refused.value.facts["holder"] == task.record.holder
             assert await (await b.session("s")).ready() == []
             await task.done("finished")
-            assert (await seen.refresh()).status == "done"
+            assert (await theirs.refresh()).status == "done"
 
     async def test_a_claim_ends_with_its_time_and_the_old_one_is_fenced_off(self, opener: AsyncOpener) -> None:
         async with await opener() as a, await opener() if opener.shared else a as b:
             session, other = await a.session("s"), await b.session("s")
             old = await (await session.task("t")).claim(ttl="10s")
             opener.clock.advance("10s")
-            (found,) = await other.ready()
-            assert (found.status, found.abandoned) == ("doing", True)
-            new = await found.claim(ttl="10s")
+            (task,) = await other.ready()
+            assert (task.status, task.abandoned) == ("doing", True)
+            new = await task.claim(ttl="10s")
             assert new.token == old.token + 1
             for verb in (
                 old.done,
@@ -80,16 +80,16 @@ class AsyncClaimsContract:
         await (await (await a.session("s")).task("t")).claim()
         await a.close()
         async with await opener() as b:
-            (found,) = await (await b.session("s")).ready()
-            assert found.abandoned
-            assert (await found.claim()).token == 2
+            (task,) = await (await b.session("s")).ready()
+            assert task.abandoned
+            assert (await task.claim()).token == 2
 
     async def test_anybody_may_cancel(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")
             task = await (await session.task("t")).claim()
-            (seen,) = await session.tasks()
-            await seen.cancel("no longer wanted")
+            (listed,) = await session.tasks()
+            await listed.cancel("no longer wanted")
             with pytest.raises(Stale):
                 await task.done()
             assert (await task.refresh()).note == "no longer wanted"
@@ -99,8 +99,8 @@ class AsyncClaimsContract:
             one, other = await a.session("s"), await b.session("s")
             for _ in range(6):
                 task = await one.task("t")
-                (seen,) = await other.tasks(limit=1)
-                outcomes = await AsyncRace.between(task.claim, seen.claim)
+                (theirs,) = await other.tasks(limit=1)
+                outcomes = await AsyncRace.between(task.claim, theirs.claim)
                 assert len(outcomes.won) == 1
                 assert type(outcomes.refused[0]) is Conflict
                 assert outcomes.refused[0].facts["holder"] == outcomes.won[0].record.holder
@@ -111,8 +111,8 @@ class AsyncClaimsContract:
             one, other = await a.session("s"), await b.session("s")
             task = await one.task("t")
             for token in range(1, 5):
-                (seen,) = await other.tasks()
-                outcomes = await AsyncRace.between(partial(task.claim, "10s"), partial(seen.claim, "10s"))
+                (theirs,) = await other.tasks()
+                outcomes = await AsyncRace.between(partial(task.claim, "10s"), partial(theirs.claim, "10s"))
                 assert [won.token for won in outcomes.won] == [token]
                 opener.clock.advance("10s")
 
@@ -122,11 +122,11 @@ class AsyncClaimsContract:
             for _ in range(6):
                 task = await (await one.task("t")).claim(ttl="10s")
                 opener.clock.advance("10s")
-                (seen,) = await other.tasks(limit=1)
-                outcomes = await AsyncRace.between(task.done, seen.claim)
+                (theirs,) = await other.tasks(limit=1)
+                outcomes = await AsyncRace.between(task.done, theirs.claim)
                 assert len(outcomes.won) == 1
                 assert isinstance(outcomes.refused[0], Conflict)
-                await seen.cancel() if outcomes.won == [seen] else None
+                await theirs.cancel() if outcomes.won == [theirs] else None
 
     async def test_workers_share_out_the_plan(self, opener: AsyncOpener) -> None:
         async with await opener() as a, await opener() if opener.shared else a as b:
@@ -134,9 +134,9 @@ class AsyncClaimsContract:
             ids = {(await one.task(f"t{i}")).id for i in range(12)}
             outcomes = await AsyncRace.between(*[handle.claim_next for handle in [one, other] * 7])
             assert outcomes.refused == []
-            taken = [task.id for task in outcomes if task is not None]
-            assert len(taken) == 12
-            assert set(taken) == ids
+            claims = [task.id for task in outcomes if task is not None]
+            assert len(claims) == 12
+            assert set(claims) == ids
             for task in outcomes:
                 await task.done() if task is not None else None
             assert await one.ready() == []

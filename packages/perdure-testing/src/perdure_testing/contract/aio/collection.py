@@ -69,14 +69,14 @@ class AsyncCollectionContract:
             assert planned.dry_run
             assert planned.blobs == len(planned.addresses) > 3
             assert planned.bytes > 5_000
-            seen: list[tuple[int, int]] = []
-            done = await store.collect(dry_run=False, progress=lambda *at: seen.append(at))
+            progress: list[tuple[int, int]] = []
+            done = await store.collect(dry_run=False, progress=lambda *at: progress.append(at))
             assert (done.blobs, done.bytes, done.addresses) == (
                 planned.blobs,
                 planned.bytes,
                 planned.addresses,
             )
-            assert seen[-1] == (planned.blobs, planned.blobs)
+            assert progress[-1] == (planned.blobs, planned.blobs)
             assert await session.restore() == states[-1]
             assert (await store.collect()).blobs == 0
             raw = {bytes.fromhex(address) for address in done.addresses}
@@ -126,10 +126,10 @@ class AsyncCollectionContract:
             session = await store.session("b")
             marks, dead = await caller_of(store).read(collect.find_dead)
             saved = await session.checkpoint(states[1])  # all its nodes are stored: none is written
-            gone = await caller_of(store).write(collect.sweep, marks, dead)
-            assert saved.hash not in {blob.address.hex() for blob in gone}
+            swept = await caller_of(store).write(collect.sweep, marks, dead)
+            assert saved.hash not in {blob.address.hex() for blob in swept}
             assert await session.restore() == states[1]
-            assert len(gone) < len(dead)
+            assert len(swept) < len(dead)
 
     async def test_control_a_collector_that_does_not_ask_again_breaks_it(self, opener: AsyncOpener) -> None:
         async with await opener() as store:

@@ -48,8 +48,8 @@ class AsyncSessionContract:
                 turn = await session.say("user", name, key=name, about=[name])
                 assert (await session.turns())[0].content == name
                 assert (await session.say("user", name, key=name)).seq == turn.seq
-                assert [found.name for found in await store.sessions(label=name)] == [name]
-            assert {found.name for found in await store.sessions()} == set(HOSTILE)
+                assert [session.name for session in await store.sessions(label=name)] == [name]
+            assert {session.name for session in await store.sessions()} == set(HOSTILE)
 
     @pytest.mark.parametrize(
         ("name", "options", "error", "path"),
@@ -175,20 +175,20 @@ class AsyncSessionContract:
                 await store.as_(who).session(f"s{number}", labels=["odd"] if number % 2 else [])
                 opener.clock.advance("1h")
             await (await store.session("s3")).close("failed")
-            names = [found.name for found in await store.sessions()]
+            names = [session.name for session in await store.sessions()]
             assert names == [f"s{number}" for number in reversed(range(7))]
-            assert [found.name for found in await store.sessions(status="failed")] == ["s3"]
+            assert [session.name for session in await store.sessions(status="failed")] == ["s3"]
             assert len(await store.sessions(status="active")) == 6
-            assert [found.name for found in await store.sessions(creator="ann", label="odd", limit=2)] == [
+            assert [session.name for session in await store.sessions(creator="ann", label="odd", limit=2)] == [
                 "s5",
                 "s3",
             ]
-            assert [found.name for found in await store.sessions(since="2h")] == ["s6", "s5"]
-            assert [found.name for found in await store.sessions(until="6h")] == ["s0"]
+            assert [session.name for session in await store.sessions(since="2h")] == ["s6", "s5"]
+            assert [session.name for session in await store.sessions(until="6h")] == ["s0"]
             paged, after = [], None
             while True:
                 page = await store.sessions(limit=3, after=after)
-                paged += [found.name for found in page]
+                paged += [row.name for row in page]
                 after = page.next
                 if after is None:
                     break
@@ -224,33 +224,33 @@ class AsyncSessionContract:
                     await task.done()
                 opener.clock.advance("1h")
             first = await store.sessions(label="even", limit=2)
-            assert [each.name for each in first] == ["s6", "s4"]
-            assert [each.name for each in await store.sessions(label="even", after=first.next)] == ["s2", "s0"]
-            found = await store.sessions(label="odd", since="5h30m", until="1h30m")
-            assert [each.name for each in found] == ["s5", "s3"]
+            assert [row.name for row in first] == ["s6", "s4"]
+            assert [session.name for session in await store.sessions(label="even", after=first.next)] == ["s2", "s0"]
+            sessions = await store.sessions(label="odd", since="5h30m", until="1h30m")
+            assert [session.name for session in sessions] == ["s5", "s3"]
             await (await store.session("s3")).unlabel("odd")
-            assert [each.name for each in await store.sessions(label="odd")] == ["s5", "s1"]
-            assert [each.session for each in await store.tasks(label="all", status="done")] == ["s2"]
-            tasks = [(each.session, each.id) for each in await store.tasks(label="all")]
-            assert tasks == [(each.session, each.id) for each in await store.tasks()]
+            assert [session.name for session in await store.sessions(label="odd")] == ["s5", "s1"]
+            assert [task.session for task in await store.tasks(label="all", status="done")] == ["s2"]
+            tasks = [(task.session, task.id) for task in await store.tasks(label="all")]
+            assert tasks == [(task.session, task.id) for task in await store.tasks()]
             page = await store.tasks(label="all", limit=5)
             rest = await store.tasks(label="all", after=page.next)
-            assert [(each.session, each.id) for each in [*page, *rest]] == tasks
-            decisions = [(each.session, each.seq) for each in await store.decisions()]
+            assert [(row.session, row.id) for row in [*page, *rest]] == tasks
+            decisions = [(decision.session, decision.seq) for decision in await store.decisions()]
             page = await store.decisions(tag="all", limit=3)
             rest = await store.decisions(tag="all", after=page.next)
-            assert [(each.session, each.seq) for each in [*page, *rest]] == decisions
+            assert [(row.session, row.seq) for row in [*page, *rest]] == decisions
             one = await store.session("s1")
             own = await one.tasks(label="all", limit=1)
-            assert [each.title for each in own] == ["u"]
-            assert [each.title for each in await one.tasks(label="all", after=own.next)] == ["t"]
+            assert [memory.title for memory in own] == ["u"]
+            assert [task.title for task in await one.tasks(label="all", after=own.next)] == ["t"]
 
     async def test_an_expired_session_is_hidden_not_gone(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             await store.session("short", ttl="1m")
             await store.session("long")
             opener.clock.advance("61s")
-            assert [found.name for found in await store.sessions()] == ["long"]
+            assert [session.name for session in await store.sessions()] == ["long"]
             assert len(await store.sessions(expired=True)) == 2
             session = await store.session("short")
             assert (await session.info()).name == "short"
@@ -277,7 +277,7 @@ class AsyncPresenceContract:
             assert await session.get_status() == "active"
             opener.clock.advance("1s")
             assert await session.get_status() == "crashed"
-            assert [found.name for found in await store.sessions(status="crashed")] == ["a"]
+            assert [session.name for session in await store.sessions(status="crashed")] == ["a"]
             assert await store.sessions(status="active") == []
             await store.beat()
             assert await session.get_status() == "active"
@@ -379,12 +379,12 @@ class AsyncPresenceContract:
             await session.close()
             await session.archive()
             await session.archive()
-            assert [each.name for each in await store.sessions()] == ["b"]
-            assert [each.name for each in await store.sessions(status="completed")] == []
-            found = await store.sessions(archived=True)
-            assert [(each.name, each.archived_at is None) for each in found] == [("b", True), ("a", False)]
+            assert [session.name for session in await store.sessions()] == ["b"]
+            assert [session.name for session in await store.sessions(status="completed")] == []
+            sessions = await store.sessions(archived=True)
+            assert [(session.name, session.archived_at is None) for session in sessions] == [("b", True), ("a", False)]
             await session.unarchive()
-            assert [each.name for each in await store.sessions()] == ["b", "a"]
+            assert [session.name for session in await store.sessions()] == ["b", "a"]
             assert (await store.verify()).ok
 
     async def test_a_session_is_deleted_by_the_rules_of_retention_and_only_when_it_is_over(
@@ -392,23 +392,24 @@ class AsyncPresenceContract:
     ) -> None:
         async with await opener() as store:
             session, other = await store.session("a"), await store.session("b")
-            for each in (session, other):
-                await each.say("user", "secret")
-                await each.set("v", 1)
-                await each.set("v", 2)
-                await each.emit("deploy.seen", {"n": 1})
+            for opened in (session, other):
+                await opened.say("user", "secret")
+                await opened.set("v", 1)
+                await opened.set("v", 2)
+                await opened.emit("deploy.seen", {"n": 1})
             with pytest.raises(Conflict, match="not over"):
                 await store.delete("a")
             with pytest.raises(NotFound):
                 await store.delete("nobody")
             await session.close()
-            told = await store.delete("a")
-            assert ([each.name for each in told.streams], told.turns, told.values, told.events) == (["a"], 1, 1, 1)
+            planned = await store.delete("a")
+            assert [stream.name for stream in planned.streams] == ["a"]
+            assert (planned.turns, planned.values, planned.events) == (1, 1, 1)
             assert len(await session.turns()) == 1
             report = await store.delete("a", dry_run=False)
-            assert report.streams == told.streams
+            assert report.streams == planned.streams
             assert (await session.turns(), await session.get("v")) == ([], 2)
-            assert [each.name for each in await store.sessions()] == ["b"]
+            assert [session.name for session in await store.sessions()] == ["b"]
             assert len(await other.turns()) == 1
             assert (await store.verify()).ok
 

@@ -41,14 +41,14 @@ class AsyncCutsContract:
             await run.ask("Done?")
             return state["saved"]
 
-        made = program(count, checkpoint=policy)
+        agent = program(count, checkpoint=policy)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             (handle,) = await store.runs()
             assert handle.record.cuts == sum(saved)
             await store.answer((await store.asks())[0].id, "y")
             # The last one does not hold itself.
-            assert await store.drive(made, key="k") == saved[: -1 if saved[-1] else 4]
+            assert await store.drive(agent, key="k") == saved[: -1 if saved[-1] else 4]
             assert outside.calls == [1, 2, 3, 4]
             assert (await store.verify()).ok
 
@@ -80,18 +80,18 @@ class AsyncCutsContract:
             await run.ask("Next?")
             return [*saved, await run.checkpoint("after it")]
 
-        made = program(offering, checkpoint=policy)
+        own_agent = program(offering, checkpoint=policy)
         async with await opener() as store:
-            ended = await driven(store, made)
+            ended = await driven(store, own_agent)
             if policy is None:
                 assert (ended.code, "give the agent a policy" in ended.message) == ("Refused", True)
                 return
             for question in ("Go?", "Next?"):
                 await store.recover(agents=[child])
-                (asked,) = [each for each in await store.asks() if each.question == question]
-                await store.answer(asked.id, "yes")
+                (question_ask,) = [ask for ask in await store.asks() if ask.question == question]
+                await store.answer(question_ask.id, "yes")
             await store.recover(agents=[child])
-            assert await store.drive(made, key="k") == [False, True]
+            assert await store.drive(own_agent, key="k") == [False, True]
 
     async def test_a_state_that_cannot_be_kept_is_refused_at_a_replay_too(self, opener: AsyncOpener) -> None:
         async def careful(run: AsyncRun) -> str:
@@ -122,13 +122,13 @@ class AsyncCutsContract:
             await run.ask("?")
             return [state["before"], after, run.replaying]
 
-        made = program(fold)
+        agent = program(fold)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             await (await store.runs())[0].resume()
-            await driven(store, made)
+            await driven(store, agent)
             await store.answer((await store.asks())[0].id, "y")
-            assert await store.drive(made, key="k") == ["before", "after", False]
+            assert await store.drive(agent, key="k") == ["before", "after", False]
             assert outside.calls == ["before", "after"]
 
     async def test_a_cut_must_not_lose_sight_of_anything(self, opener: AsyncOpener) -> None:
@@ -202,18 +202,18 @@ class AsyncCutsContract:
                 raise ValueError("not yet")
             return [run.restored, await run.step(str, 1)]
 
-        made = program(saving)
+        own_agent = program(saving)
         async with await opener() as store:
-            assert type(await driven(store, made)) is Failed
+            assert type(await driven(store, own_agent)) is Failed
             mood = "acts"
             (handle,) = await store.runs()
             await handle.retry()
-            parked = await driven(store, made)
+            parked = await driven(store, own_agent)
             assert (type(parked), parked.facts["reason"]) == (Parked, "unread")
             assert "before it reads run.restored" in parked.message
             assert "`state = run.restored or" in parked.hint
             assert (outside.calls, await store.sessions(), len(await store.runs())) == ([], [], 1)
             mood = "ends"
             await handle.resume()
-            assert await store.drive(made, key="k") == [{"did": 1}, "1"]
+            assert await store.drive(own_agent, key="k") == [{"did": 1}, "1"]
             assert (await store.verify()).ok

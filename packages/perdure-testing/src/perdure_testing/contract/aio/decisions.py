@@ -21,7 +21,7 @@ class AsyncDecisionsContract:
         async with await opener(actor="architect") as store:
             session = await store.session("s")
             task = await session.task("t")
-            made = await session.decide(
+            decision = await session.decide(
                 "Use approach A",
                 because="B breaks Safari",
                 then="patch auth.py",
@@ -29,29 +29,29 @@ class AsyncDecisionsContract:
                 tags=["web", "auth"],
             )
             (listed,) = await session.decisions()
-            for known in (made, listed, await session.decision(made.seq), await made.refresh()):
-                assert (known.text, known.because, known.then) == (
+            for handle in (decision, listed, await session.decision(decision.seq), await decision.refresh()):
+                assert (handle.text, handle.because, handle.then) == (
                     "Use approach A",
                     "B breaks Safari",
                     "patch auth.py",
                 )
-                assert (known.status, known.outcome, known.tags) == ("open", None, ("auth", "web"))
-                assert (known.actor, known.session, known.refs) == ("architect", "s", (task.ref,))
-                assert known.ref == Ref(session.uid, known.seq)
-            assert made.record == listed.record
+                assert (handle.status, handle.outcome, handle.tags) == ("open", None, ("auth", "web"))
+                assert (handle.actor, handle.session, handle.refs) == ("architect", "s", (task.ref,))
+                assert handle.ref == Ref(session.uid, handle.seq)
+            assert decision.record == listed.record
 
     async def test_long_texts_come_back(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")
-            made = await session.decide("x" * 30_000, because="y" * 90_000, tags=["t"])
-            assert (await session.decision(made.seq)).record == made.record
+            decision = await session.decide("x" * 30_000, because="y" * 90_000, tags=["t"])
+            assert (await session.decision(decision.seq)).record == decision.record
 
     # -- outcomes --------------------------------------------------------------------------------------------
 
     async def test_closing_says_what_came_of_it(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")
-            decision, left = await session.decide("a", because="b"), await session.decide("c", because="d")
+            decision, other = await session.decide("a", because="b"), await session.decide("c", because="d")
             await decision.close("worked", note="on all browsers")
             assert (decision.status, decision.outcome, decision.note) == (
                 "closed",
@@ -59,8 +59,8 @@ class AsyncDecisionsContract:
                 "on all browsers",
             )
             assert (await session.decision(decision.seq)).record == decision.record
-            assert [each.seq for each in await session.decisions(open=True)] == [left.seq]
-            assert [each.seq for each in await session.decisions(open=False)] == [decision.seq]
+            assert [decision.seq for decision in await session.decisions(open=True)] == [other.seq]
+            assert [decision.seq for decision in await session.decisions(open=False)] == [decision.seq]
             await decision.close("worked", note="on all browsers")  # again: the same
             with pytest.raises(Conflict) as refused:
                 await decision.close("failed")
@@ -86,9 +86,9 @@ class AsyncDecisionsContract:
             new = await old.supersede("c", because="d", then="e")
             assert (old.status, old.superseded_by) == ("superseded", new.seq)
             assert (new.status, new.supersedes, new.tags, new.refs) == ("open", old.seq, ("t",), (old.ref,))
-            for known in (old, new):
-                assert (await session.decision(known.seq)).record == known.record
-            assert [each.seq for each in await session.decisions(open=True)] == [new.seq]
+            for handle in (old, new):
+                assert (await session.decision(handle.seq)).record == handle.record
+            assert [decision.seq for decision in await session.decisions(open=True)] == [new.seq]
             assert [reference.seq for reference in await old.referred_by()] == [new.seq]
             with pytest.raises(Conflict) as refused:
                 await old.supersede("x", because="y")
@@ -146,14 +146,14 @@ class AsyncDecisionsContract:
             second = await other.decide("c", because="d", refs=[first, task.record, Ref("ab" * 16, 7)])
             assert first.refs == (task.ref,)
             assert second.refs == (first.ref, task.ref, Ref("ab" * 16, 7))
-            found = await session.referring(task)
-            assert [(each.kind, each.session, each.seq) for each in found] == [
+            references = await session.referring(task)
+            assert [(reference.kind, reference.session, reference.seq) for reference in references] == [
                 ("decision.made", "s", first.seq),
                 ("decision.made", "other", second.seq),
             ]
-            assert (found[0].ref, found[0].actor) == (first.ref, "alice")
-            assert [each.ref for each in await first.referred_by()] == [second.ref]
-            assert [each.ref for each in await other.referring(Ref("ab" * 16, 7))] == [second.ref]
+            assert (references[0].ref, references[0].actor) == (first.ref, "alice")
+            assert [reference.ref for reference in await first.referred_by()] == [second.ref]
+            assert [reference.ref for reference in await other.referring(Ref("ab" * 16, 7))] == [second.ref]
             assert await second.referred_by() == []
 
     async def test_references_come_in_pages(self, opener: AsyncOpener) -> None:
@@ -163,7 +163,7 @@ class AsyncDecisionsContract:
             seqs = [(await session.decide(f"d{i}", because="b", refs=[task])).seq for i in range(5)]
             page = await session.referring(task, limit=3)
             rest = await session.referring(task, limit=3, after=page.next)
-            assert [each.seq for each in [*page, *rest]] == seqs
+            assert [row.seq for row in [*page, *rest]] == seqs
             assert rest.next is None
 
     async def test_another_tenant_shows_no_references(self, opener: AsyncOpener) -> None:
@@ -175,7 +175,7 @@ class AsyncDecisionsContract:
             await spy.decide("x", because="y", refs=[task.ref])
             assert await (await a.session("s")).referring(task) == []
             assert len(await spy.referring(task.ref)) == 1
-            assert [each.text for each in await b.decisions()] == ["x"]
+            assert [decision.text for decision in await b.decisions()] == ["x"]
             assert await a.decisions() == []
 
     # -- asking ----------------------------------------------------------------------------------------------
@@ -185,14 +185,14 @@ class AsyncDecisionsContract:
             session = await store.session("s")
             seqs = [(await session.decide(f"d{i}", because="b", tags=["odd"] * (i % 2))).seq for i in range(7)]
             for listing in (session.decisions, store.decisions):
-                seen, after = [], None
+                listed, after = [], None
                 while True:
                     page = await listing(limit=3, after=after)
-                    seen += [decision.seq for decision in page]
+                    listed += [decision.seq for decision in page]
                     if page.next is None:
                         break
                     after = page.next
-                assert seen == seqs[::-1]
+                assert listed == seqs[::-1]
                 assert [decision.seq for decision in await listing(tag="odd")] == seqs[5::-2]
 
     async def test_asking_across_sessions(self, opener: AsyncOpener) -> None:
@@ -201,7 +201,7 @@ class AsyncDecisionsContract:
             opener.clock.advance("2d")
             new = await (await store.as_("bob").session("b")).decide("new", because="y", tags=["x", "y"])
             await new.close("worked")
-            for options, wanted in (
+            for options, expected in (
                 ({}, [new, old]),
                 ({"status": "closed"}, [new]),
                 ({"status": "open"}, [old]),
@@ -211,10 +211,10 @@ class AsyncDecisionsContract:
                 ({"since": "1d"}, [new]),
                 ({"until": "1d"}, [old]),
             ):
-                found = await store.decisions(**options)  # type: ignore[arg-type]
-                assert [each.record for each in found] == [each.record for each in wanted]
-            (found,) = await store.decisions(status="open")
-            assert (await found.close("failed")).outcome == "failed"
+                listed = await store.decisions(**options)  # type: ignore[arg-type]
+                assert [row.record for row in listed] == [row.record for row in expected]
+            (listed,) = await store.decisions(status="open")
+            assert (await listed.close("failed")).outcome == "failed"
 
     # -- refusals --------------------------------------------------------------------------------------------
 
@@ -277,8 +277,15 @@ class AsyncDecisionsContract:
         async with await opener() as store:
             session = await store.session("s")
             await (await session.decide(text, because=text, then=text, tags=[text])).close(text, note=text)
-            (found,) = await store.decisions(tag=text)
-            assert {found.text, found.because, found.then, found.outcome, found.note, *found.tags} == {text}
+            (decision,) = await store.decisions(tag=text)
+            assert {
+                decision.text,
+                decision.because,
+                decision.then,
+                decision.outcome,
+                decision.note,
+                *decision.tags,
+            } == {text}
 
     # -- in one commit with others ---------------------------------------------------------------------------
 
@@ -287,11 +294,11 @@ class AsyncDecisionsContract:
             session = tx.session("s")
             old = session.decide("a", because="b", tags=["x"])
             new = old.supersede("c", because="d")
-            assert [each.seq for each in session.decisions(tag="x")] == [new.seq, old.seq]
-            assert [each.seq for each in old.referred_by()] == [new.seq]
+            assert [decision.seq for decision in session.decisions(tag="x")] == [new.seq, old.seq]
+            assert [reference.seq for reference in old.referred_by()] == [new.seq]
             return new.seq
 
         async with await opener() as store:
             new = await store.atomic(both)
             session = await store.session("s")
-            assert [each.seq for each in await session.decisions(open=True)] == [new]
+            assert [decision.seq for decision in await session.decisions(open=True)] == [new]

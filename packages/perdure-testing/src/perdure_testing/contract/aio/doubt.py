@@ -273,13 +273,13 @@ class AsyncDoubtContract:
         send = tool(timeout=0.02, lands_within=0, retries=5, probe=Absent)(slow)
         async with await opener() as store:
             session = await store.session("s")
-            heard: list[bool] = []
-            while heard.count(True) < 2 and len(heard) < 200:  # on a busy machine the probe may be late, too
+            refusals: list[bool] = []
+            while refusals.count(True) < 2 and len(refusals) < 200:  # on a busy machine the probe may be late, too
                 with pytest.raises(InDoubt) as doubt:
                     await session.act(send, key="k")
-                heard.append("its caller may still send it" in str(doubt.value))
+                refusals.append("its caller may still send it" in str(doubt.value))
                 opener.clock.advance("1h")
-            assert heard.count(True) == 2
+            assert refusals.count(True) == 2
             go.set()
             (effect,) = await session.effects()
             await settled(store, effect.id, "committed")
@@ -328,27 +328,27 @@ class AsyncDoubtContract:
         if not opener.shared:
             pytest.skip("a memory store dies with its process")
         async with await opener() as a, await opener() as b:
-            gone, here = await a.session("gone"), await b.session("here")
+            dead, here = await a.session("gone"), await b.session("here")
             tools = ["t1", "t2", "t3", "t4", "t5"]
             for name in tools:
                 opener.clock.advance("1s")
-                effect = await (await (gone if name in ("t2", "t4") else here).begin(name, key=name)).dispatch()
+                effect = await (await (dead if name in ("t2", "t4") else here).begin(name, key=name)).dispatch()
                 if name in ("t1", "t5"):
                     why = EffectError("OSError", "reset")
                     await here._write(ledger.doubt, effect.record.seq, effect.record.attempt, why)
             # The sender of the others lives.
-            assert [each.tool for each in await b.effects(in_doubt=True)] == ["t5", "t1"]
+            assert [effect.tool for effect in await b.effects(in_doubt=True)] == ["t5", "t1"]
             opener.clock.advance("1h")  # no heartbeat comes any more
             await b.beat()
             ways: list[dict[str, Any]] = [{"in_doubt": True}, {"errors": True}]
-            for asked in ways:
-                assert [each.tool for each in await b.effects(**asked)] == ["t5", "t4", "t2", "t1"]
-                page = await b.effects(**asked, limit=3)
-                rest = await b.effects(**asked, limit=3, after=page.next)
-                assert ([each.tool for each in [*page, *rest]], rest.next) == (["t5", "t4", "t2", "t1"], None)
-                assert [each.tool for each in await b.effects(**asked, tool="t2")] == ["t2"]
-            assert [await each.is_left() for each in await b.effects(in_doubt=True)] == [False, True, True, False]
-            assert [each.tool for each in await b.effects(errors=True, state="in_doubt")] == ["t5", "t1"]
+            for filters in ways:
+                assert [effect.tool for effect in await b.effects(**filters)] == ["t5", "t4", "t2", "t1"]
+                page = await b.effects(**filters, limit=3)
+                rest = await b.effects(**filters, limit=3, after=page.next)
+                assert ([row.tool for row in [*page, *rest]], rest.next) == (["t5", "t4", "t2", "t1"], None)
+                assert [effect.tool for effect in await b.effects(**filters, tool="t2")] == ["t2"]
+            assert [await effect.is_left() for effect in await b.effects(in_doubt=True)] == [False, True, True, False]
+            assert [effect.tool for effect in await b.effects(errors=True, state="in_doubt")] == ["t5", "t1"]
             with pytest.raises(Invalid, match="in_doubt"):
                 await b.effects(in_doubt=True, state="failed")
 
@@ -363,24 +363,24 @@ class AsyncDoubtContract:
                 opener.clock.advance("1s")
                 sent = await (await session.begin(name, key=name)).dispatch()
                 await session._write(ledger.doubt, sent.record.seq, 1, EffectError("OSError", "reset"))
-            assert [each.tool for each in await store.effects(errors=True, since="1h")] == ["t2", "t1", "t3"]
+            assert [effect.tool for effect in await store.effects(errors=True, since="1h")] == ["t2", "t1", "t3"]
             assert await store.effects(errors=True, until="1h") == []
-            assert [each.tool for each in await store.effects(in_doubt=True, until="1h")] == ["t3", "t2", "t1"]
+            assert [effect.tool for effect in await store.effects(in_doubt=True, until="1h")] == ["t3", "t2", "t1"]
             page = await store.effects(errors=True, limit=2)
             rest = await store.effects(errors=True, limit=2, after=page.next)
-            assert ([each.tool for each in [*page, *rest]], rest.next) == (["t2", "t1", "t3"], None)
+            assert ([row.tool for row in [*page, *rest]], rest.next) == (["t2", "t1", "t3"], None)
 
     async def test_what_a_dead_one_was_sending_went_wrong_after_it_was_sent(self, opener: AsyncOpener) -> None:
         if not opener.shared:
             pytest.skip("a memory store dies with its process")
         async with await opener() as a, await opener() as b:
-            gone = await a.session("gone")
-            assert (await gone.begin("late", key="late")).state == "planned"
+            dead = await a.session("gone")
+            assert (await dead.begin("late", key="late")).state == "planned"
             opener.clock.advance("2h")
-            await (await gone.begin("late", key="late")).dispatch()
+            await (await dead.begin("late", key="late")).dispatch()
             opener.clock.advance("30m")  # no heartbeat comes any more
             await b.beat()
-            assert [each.tool for each in await b.effects(errors=True, since="1h")] == ["late"]
+            assert [effect.tool for effect in await b.effects(errors=True, since="1h")] == ["late"]
             assert await b.effects(errors=True, until="1h") == []
 
     async def test_a_person_can_settle_what_a_dead_one_left(self, opener: AsyncOpener) -> None:
@@ -388,11 +388,11 @@ class AsyncDoubtContract:
             pytest.skip("a memory store dies with its process")
         async with await opener() as a, await opener() as b:
             sent = await (await (await a.session("s")).begin("t", key="k")).dispatch()
-            seen = await b.effect(sent.id)
+            theirs = await b.effect(sent.id)
             with pytest.raises(Conflict):
-                await seen.settle(Happened(1))
+                await theirs.settle(Happened(1))
             opener.clock.advance("1h")
-            assert (await seen.settle(Happened(1), by="ann")).state == "committed"
+            assert (await theirs.settle(Happened(1), by="ann")).state == "committed"
 
     async def test_after_a_restore_what_was_begun_is_doubt(self, opener: AsyncOpener) -> None:
         outside = CountingWorld()
@@ -439,10 +439,13 @@ class AsyncGuardsContract:
                 await session.act(pay, 10, key="b")
             assert (refused.value.code, refused.value.message) == ("Refused", "too much")
             assert outside.calls == [("pay", "ann")] * 2
-            passed, meant = await session.events(kind="effect.dispatched"), await session.events(kind="effect.planned")
+            passed, planned = (
+                await session.events(kind="effect.dispatched"),
+                await session.events(kind="effect.planned"),
+            )
             assert passed[0].data["guards"] == [{"guard": "only_small", "said": "pass"}]
-            assert meant[0].data["guards"] == [{"guard": "only_small", "said": "refuse", "why": "too much"}]
-            assert [each.state for each in await session.effects()] == ["committed", "withdrawn"]
+            assert planned[0].data["guards"] == [{"guard": "only_small", "said": "refuse", "why": "too much"}]
+            assert [effect.state for effect in await session.effects()] == ["committed", "withdrawn"]
 
     async def test_a_guard_that_says_something_else_is_refused(self, opener: AsyncOpener) -> None:
         outside = CountingWorld()
@@ -516,4 +519,4 @@ class AsyncGuardsContract:
                     await session.act(pay, key=key, approve="Really?", approve_within="1h")
                 assert refused.value.message == ("nobody approved in time" if answer is None else "ann did not approve")
             assert outside.count == 0
-            assert [each.state for each in await session.effects()] == ["withdrawn"] * 2
+            assert [effect.state for effect in await session.effects()] == ["withdrawn"] * 2

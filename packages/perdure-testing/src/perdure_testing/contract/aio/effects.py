@@ -63,27 +63,27 @@ class CountingWorld:
 
 def intent(key: str, **changes: Any) -> Intent:
     """An effect that may be called again, so that no arrow is refused because of its kind."""
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "tool": "t",
         "kind": ToolKind.IDEMPOTENT,
         "digest": "d",
         "args": {},
         "rule": Rule(retries=9),
     }
-    return Intent(key=key, **(given | changes))
+    return Intent(key=key, **(fields | changes))
 
 
 def follow(tx: Any, stream: Any, arrow: str, seq: int) -> EffectRecord | None:
     """Follow one arrow, as whoever acts would."""
-    found = ledger.effect(tx, stream, seq) if seq else None
-    attempt = found.attempt if found else 0
+    effect = ledger.effect(tx, stream, seq) if seq else None
+    attempt = effect.attempt if effect else 0
     match arrow:
         case "plan":
             return ledger.plan(tx, stream, intent(new_uid().hex()), 1)
         case "dispatch":
-            return ledger.dispatch_planned(tx, stream, seq, SENDER)
+            return ledger.begin_next_attempt(tx, stream, seq, SENDER)
         case "again":
-            return ledger.dispatch_again(tx, stream, seq, attempt, SENDER)
+            return ledger.begin_attempt_again(tx, stream, seq, attempt, SENDER)
         case "doubt":
             return ledger.doubt(tx, stream, seq, attempt, NO)
         case "withdraw":
@@ -94,7 +94,7 @@ def follow(tx: Any, stream: Any, arrow: str, seq: int) -> EffectRecord | None:
             ledger.begin_undo(tx, stream, seq, intent(f"undo {seq}", tool="u", digest="u"), 1)
         case "undone":
             undo = ledger.find(tx, stream, f"undo {seq}") or ledger.plan(tx, stream, intent("u", undoes=seq), 1)
-            sent = ledger.dispatch_planned(tx, stream, undo.seq, SENDER)
+            sent = ledger.begin_next_attempt(tx, stream, undo.seq, SENDER)
             ledger.commit(tx, stream, sent.seq, sent.attempt, Outcome())
         case _:
             outcome = Outcome({"n": 1}) if arrow == "commit" else Outcome(error=NO)
@@ -109,7 +109,7 @@ async def effect_in(session: AsyncSession, state: str) -> AsyncEffect:
         record = await session._write(follow, arrow, seq)
         assert record is not None
         seq = record.seq
-    return next(each for each in await session.effects() if each.record.seq == seq)
+    return next(effect for effect in await session.effects() if effect.record.seq == seq)
 
 
 async def follow_as_seen(session: AsyncSession, effect: AsyncEffect, arrow: str) -> None:
@@ -195,12 +195,14 @@ class AsyncLedgerContract:
                 session = await store.session(arrow)
                 effect = await effect_in(session, "dispatched")
                 sent = effect.record
-                for each in ("doubt", "again"):
-                    await session._write(follow, each, sent.seq)
+                for word in ("doubt", "again"):
+                    await session._write(follow, word, sent.seq)
                 await session._write(say_of, sent, arrow)
-                found = (await effect.refresh()).record
-                assert (found.state, found.attempt, found.quiet_at) == (EffectState.DISPATCHED, 2, None), arrow
-                noted = [(each.data["attempt"], each.data["said"]) for each in await session.events(kind="effect.late")]
+                record = (await effect.refresh()).record
+                assert (record.state, record.attempt, record.quiet_at) == (EffectState.DISPATCHED, 2, None), arrow
+                noted = [
+                    (event.data["attempt"], event.data["said"]) for event in await session.events(kind="effect.late")
+                ]
                 assert noted == ([] if arrow == "doubt" else [(1, arrow.replace("own", "commit"))])
 
     async def test_only_the_very_dispatch_is_taken_back(self, opener: AsyncOpener) -> None:
@@ -222,7 +224,7 @@ class AsyncLedgerContract:
             for arrow, state in (("dispatch", "planned"), ("again", "in_doubt")):
                 for _ in range(4):
                     effect = await effect_in(one, state)
-                    calls = [partial(follow_as_seen, each, effect, arrow) for each in (one, other)]
+                    calls = [partial(follow_as_seen, opened, effect, arrow) for opened in (one, other)]
                     outcomes = await AsyncRace.between(*calls)
                     assert len(outcomes.won) == 1
                     assert type(outcomes.refused[0]) is Conflict
@@ -244,7 +246,7 @@ class AsyncLedgerContract:
 def _expecting(tx: Any, stream: Any, record: EffectRecord, arrow: str) -> EffectRecord | None:
     """The arrow, from the attempt that was seen before the race."""
     if arrow == "again":
-        return ledger.dispatch_again(tx, stream, record.seq, record.attempt, SENDER)
+        return ledger.begin_attempt_again(tx, stream, record.seq, record.attempt, SENDER)
     return follow(tx, stream, arrow, record.seq)
 
 

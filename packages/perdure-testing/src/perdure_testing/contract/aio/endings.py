@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.effects.commands import Consult, Steps
-from perdure.effects.sending import Sending
+from perdure.effects.effect_engine import EffectEngine
 from perdure.effects.tool import tool
 from perdure.errors import Cancelled, Conflict, Failed, Invalid, Unavailable, Waiting
 from perdure.handles.aio.run import AsyncRun
@@ -44,9 +44,9 @@ class AsyncEndingsContract:
             await run.act(make)
             return await run.act(pay, approve="Pay?" if meant == "approved" else None)
 
-        made = program(buy, timeout="1h")
+        agent = program(buy, timeout="1h")
         async with await opener() as store:
-            assert type(await driven(store, made)) is Waiting
+            assert type(await driven(store, agent)) is Waiting
             if meant == "approved":
                 await store.answer((await store.asks())[0].id, "approve")
             else:
@@ -56,7 +56,7 @@ class AsyncEndingsContract:
                 assert (await (await store.runs())[0].cancel()).status == "ready"
             elif end == "timeout":
                 opener.clock.advance("1h")
-            ended = await driven(store, made)
+            ended = await driven(store, agent)
             assert type(ended) is {"cancel": Cancelled, "timeout": Failed}.get(end, str)
             assert outside.calls.count("paid") == before + (end == "neither")
             assert (await store.verify()).ok
@@ -168,7 +168,7 @@ class AsyncEndingsContract:
             (handle,) = await store.runs()
             # The answer of a model is paid for: it is kept, with what it meant.
             planned = ["withdrawn", "withdrawn"] if sends == "a batch" else []
-            assert [each.state for each in await handle.effects()] == ["undone", *planned, "committed"]
+            assert [effect.state for effect in await handle.effects()] == ["undone", *planned, "committed"]
             assert len(await handle.steps()) == (sends == "a batch")
             assert await (await store.session("s")).act(pay, 3) is not None  # its slot is free again
             assert (await store.verify()).ok
@@ -194,10 +194,10 @@ class AsyncEndingsContract:
                     yield Consult(enough, {}, is_async=True)
 
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Sending, "_take_slot", slot)
+                patch.setattr(EffectEngine, "_take_slot", slot)
                 assert type(await driven(store, program(outer))) is Cancelled
             assert outside.count == 2
-            assert [each.state for each in await store.effects()] == ["withdrawn"]
+            assert [effect.state for effect in await store.effects()] == ["withdrawn"]
 
     async def test_a_run_whose_time_is_over_rests_while_it_is_in_doubt(self, opener: AsyncOpener) -> None:
         @tool
@@ -208,18 +208,18 @@ class AsyncEndingsContract:
             await run.act(send)
             await run.step(str)
 
-        made = program(outer, timeout="1h")
+        agent = program(outer, timeout="1h")
         async with await opener() as store:
-            assert type(await driven(store, made)) is Waiting
+            assert type(await driven(store, agent)) is Waiting
             (handle,) = await store.runs()
             assert handle.record.wake_at == handle.record.timeout_at
             opener.clock.advance("1h")
-            assert len((await store.recover([made])).runs) == 1  # it is looked at when its time is over
+            assert len((await store.recover([agent])).runs) == 1  # it is looked at when its time is over
             assert ((await handle.refresh()).status, handle.record.reason) == ("waiting", "doubt")
             assert handle.record.wake_at is None  # and then no more: else whoever looks takes it again and again
-            assert (await store.recover([made])).runs == ()
+            assert (await store.recover([agent])).runs == ()
             await (await store.effects(state="in_doubt"))[0].settle(Happened())
-            assert (await driven(store, made)).code == "TimedOut"
+            assert (await driven(store, agent)).code == "TimedOut"
 
     async def test_doubt_that_time_may_settle_is_looked_at_again_after_that(self, opener: AsyncOpener) -> None:
         outside = CountingWorld()
@@ -228,11 +228,11 @@ class AsyncEndingsContract:
         async def outer(run: AsyncRun) -> None:
             await run.act(send, "a")
 
-        made = program(outer, timeout="1s")
+        agent = program(outer, timeout="1s")
         async with await opener() as store:
-            assert type(await driven(store, made)) is Waiting
+            assert type(await driven(store, agent)) is Waiting
             opener.clock.advance("10s")
-            assert type(await driven(store, made)) is Waiting
+            assert type(await driven(store, agent)) is Waiting
             (handle,) = await store.runs()
             assert when(handle.record.wake_at) - opener.clock.now_us == 10_000_000
 
@@ -244,10 +244,10 @@ class AsyncEndingsContract:
             await run.act(send, approve=approve)
             await run.ask("?")
 
-        made = program(wait)
+        agent = program(wait)
         async with await opener() as store:
             for approve in (None, "Really?"):
-                await driven(store, made, approve, key=str(approve))
+                await driven(store, agent, approve, key=str(approve))
                 (ask,) = await store.asks()
                 handle = (await store.runs(status="waiting"))[0]
                 assert (await handle.cancel("enough")).status is RunStatus.CANCELLED

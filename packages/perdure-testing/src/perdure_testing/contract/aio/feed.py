@@ -17,9 +17,9 @@ PATIENCE = "60s"
 async def emit_some(store: AsyncStore, count: int, session: str = "a") -> list[EventRecord]:
     """So many events."""
     handle = await store.session(session)
-    made = [await handle.emit("n.added", {"n": n}) for n in range(count)]
-    await seen_by_all(store, made[-1])
-    return made
+    events = [await handle.emit("n.added", {"n": n}) for n in range(count)]
+    await seen_by_all(store, events[-1])
+    return events
 
 
 async def seen_by_all(store: AsyncStore, last: EventRecord) -> None:
@@ -38,11 +38,11 @@ class AsyncFeedContract:
             await emit_some(store, 5)
             await emit_some(store, 3, "b")
             page = await store.feed(limit=4)
-            found = list(page)
+            events = list(page)
             while page:
                 page = await store.feed(page.next, limit=4)
-                found += page
-            assert [(e.session, e.seq) for e in found] == [("a", n) for n in range(1, 7)] + [
+                events += page
+            assert [(e.session, e.seq) for e in events] == [("a", n) for n in range(1, 7)] + [
                 ("b", n) for n in range(1, 5)
             ]
             assert page.next is not None
@@ -69,23 +69,23 @@ class AsyncFeedContract:
 
     async def test_a_subscription_keeps_its_place(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
-            made = await emit_some(store, 5)
+            events = await emit_some(store, 5)
             subscription = await store.subscribe("indexer")
-            seen: list[EventRecord] = []
+            received: list[EventRecord] = []
             while batch := await subscription.next(limit=2):
-                seen += batch
+                received += batch
                 await batch.ack()
                 subscription = await store.subscribe("indexer", start="end")  # it exists: `start` says nothing
-            assert [e for e in seen if e.emitted] == made
-            assert len(seen) == 6
+            assert [e for e in received if e.emitted] == events
+            assert len(received) == 6
 
     async def test_a_subscription_may_start_at_the_end(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             await emit_some(store, 2)
             subscription = await store.subscribe("new", start="end")
             assert not await subscription.next()
-            made = await emit_some(store, 1)
-            assert list(await subscription.next()) == made
+            events = await emit_some(store, 1)
+            assert list(await subscription.next()) == events
 
     async def test_one_batch_is_under_way_and_comes_again_after_its_lease(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -123,12 +123,12 @@ class AsyncFeedContract:
         async with await opener() as store:
             await emit_some(store, 2)
             session = await store.session("b")
-            said = await session.say("user", "hello")
-            deployed = [await session.emit(f"deploy.{each}") for each in ("begun", "finished")]
+            turn = await session.say("user", "hello")
+            deployed = [await session.emit(f"deploy.{word}") for word in ("begun", "finished")]
             await session.emit("deployed.not")
             await seen_by_all(store, deployed[-1])
             turns = await store.subscribe("turns", kinds=["turn.*"])
-            assert [(event.session, event.seq) for event in await turns.next()] == [("b", said.seq)]
+            assert [(event.session, event.seq) for event in await turns.next()] == [("b", turn.seq)]
             some = await store.subscribe("some", kinds=["deploy.*", "n.added"])
             assert [event.kind for event in await some.next()] == [
                 "n.added",
@@ -142,9 +142,9 @@ class AsyncFeedContract:
             assert {event.session for event in await of_a.next()} == {"a"}
             none = await store.subscribe("none", kinds=["never.*"])
             assert not await none.next()
-            made = await session.emit("never.say")
-            await seen_by_all(store, made)
-            assert list(await (await store.subscribe("none")).next()) == [made]  # found with what it wants
+            unwanted = await session.emit("never.say")
+            await seen_by_all(store, unwanted)
+            assert list(await (await store.subscribe("none")).next()) == [unwanted]  # found with what it wants
 
     async def test_a_subscription_that_wants_something_else_is_refused(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -162,9 +162,9 @@ class AsyncFeedContract:
                 ({"kinds": ["a", 7]}, "kinds[1]"), ({"consumers": 0}, "consumers"), ({"consumers": True}, "consumers"),
                 ({"stream": ""}, "stream"),
             ]  # fmt: skip
-            for wanted, path in bad:
+            for filters, path in bad:
                 with pytest.raises(Invalid) as refused:
-                    await store.subscribe("new", **wanted)
+                    await store.subscribe("new", **filters)
                 assert refused.value.path == path
 
     async def test_several_consumers_each_have_a_batch(self, opener: AsyncOpener) -> None:
@@ -208,16 +208,16 @@ class AsyncFeedContract:
 
     async def test_events_can_be_followed(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
-            made = await emit_some(store, 3)
+            events = await emit_some(store, 3)
             subscription = await store.subscribe("s", kinds=["n.*"])
-            seen = [event async for event in subscription.follow(wait="1ms")]
-            assert seen == made
+            received = [event async for event in subscription.follow(wait="1ms")]
+            assert received == events
             await subscription.reset("beginning")
             async for event in subscription:
-                if event == made[1]:
+                if event == events[1]:
                     break  # not acknowledged: it comes again
             opener.clock.advance("31s")
-            assert [event async for event in subscription.follow(limit=10, wait="1ms")] == made[1:]
+            assert [event async for event in subscription.follow(limit=10, wait="1ms")] == events[1:]
 
     async def test_names_do_not_share_a_place(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -272,6 +272,6 @@ class AsyncFeedContract:
             await emit_some(store, 2)
             assert await other.feed() == []
             assert not await theirs.next()
-            made = await emit_some(other, 1)
-            assert [e for e in await theirs.next() if e.emitted] == made
+            events = await emit_some(other, 1)
+            assert [e for e in await theirs.next() if e.emitted] == events
             assert len(await mine.next()) == 3

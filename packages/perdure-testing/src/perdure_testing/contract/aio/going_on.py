@@ -49,19 +49,19 @@ class AsyncRetryingContract:
             async def outer(run: AsyncRun) -> Any:
                 return await run.step(elsewhere)
 
-            made = program(outer)
-            assert (await driven(store, made)).code == "Failed"
+            agent = program(outer)
+            assert (await driven(store, agent)).code == "Failed"
             await (await store.runs())[0].retry()
-            assert await store.drive(made, key="k") == "yes"
+            assert await store.drive(agent, key="k") == "yes"
 
     @pytest.mark.parametrize("named", ["shipping", "run:nobody/3", f"run:nobody/{'9' * 5000}", "/", 7])
     async def test_what_a_program_calls_an_effect_is_no_blame(self, opener: AsyncOpener, named: Any) -> None:
         async def outer(_run: AsyncRun) -> None:
             raise Failed("order failed", effect=named)
 
-        made = program(outer)
+        agent = program(outer)
         async with await opener() as store:
-            assert (await driven(store, made)).message == "order failed"
+            assert (await driven(store, agent)).message == "order failed"
             (handle,) = await store.runs()
             assert handle.status == "failed"
             assert (await handle.retry()).status == "ready"
@@ -80,11 +80,11 @@ class AsyncRetryingContract:
             except Failed:
                 raise ValueError("sorry") from None
 
-        made = program(outer)
+        agent = program(outer)
         async with await opener() as store:
-            assert (await driven(store, made)).code == "ValueError"
+            assert (await driven(store, agent)).code == "ValueError"
             await (await store.runs())[0].retry()
-            assert await store.drive(made, key="k") == "up"
+            assert await store.drive(agent, key="k") == "up"
 
     async def test_a_failed_step_is_done_anew_though_more_was_recorded_since(self, opener: AsyncOpener) -> None:
         outside = CountingWorld()
@@ -95,23 +95,23 @@ class AsyncRetryingContract:
             return name
 
         async def later(run: AsyncRun) -> list[str]:
-            found: list[str] = []
+            codes: list[str] = []
             try:
                 await run.step(shaky, "caught")
             except Failed as failed:
-                found.append(failed.code)
+                codes.append(failed.code)
             try:
-                return [*found, await run.step(shaky, "raised")]
+                return [*codes, await run.step(shaky, "raised")]
             except Failed:
                 await run.step(str, "written after it")
                 raise
 
-        made = program(later)
+        agent = program(later)
         async with await opener() as store:
-            assert (await driven(store, made)).code == "OSError"
+            assert (await driven(store, agent)).code == "OSError"
             (handle,) = await store.runs()
             await handle.retry()
-            refused = await driven(store, made)  # it is another way now: the program did not write after it
+            refused = await driven(store, agent)  # it is another way now: the program did not write after it
             assert outside.calls == ["caught", "raised", "raised"]
             assert type(refused) is Changed
 
@@ -136,16 +136,16 @@ class AsyncRetryingContract:
                 for n in range(3):
                     await run.step(look, n)
 
-            found = await asyncio.gather(run.step(shaky), other(), return_exceptions=True)
-            if isinstance(found[0], Exception):
-                raise found[0]
-            return str(found[0])
+            results = await asyncio.gather(run.step(shaky), other(), return_exceptions=True)
+            if isinstance(results[0], Exception):
+                raise results[0]
+            return str(results[0])
 
-        made = program(both)
+        agent = program(both)
         async with await opener() as store:
-            assert (await driven(store, made)).code == "OSError"
+            assert (await driven(store, agent)).code == "OSError"
             await (await store.runs())[0].retry()
-            assert await store.drive(made, key="k") == "up"
+            assert await store.drive(agent, key="k") == "up"
             assert outside.count == 2
             assert (await store.verify()).ok
 
@@ -162,39 +162,39 @@ class AsyncRetryingContract:
         async def buy(run: AsyncRun) -> str:
             return await run.act(pay, approve="Really?")
 
-        made = program(buy, timeout="1h")
+        agent = program(buy, timeout="1h")
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             (handle,) = await store.runs()
             if end == "cancel":
                 assert (await handle.cancel()).status == "cancelled"
             else:
                 opener.clock.advance("1h")
-            assert type(await driven(store, made)) is (Cancelled if end == "cancel" else Failed)
+            assert type(await driven(store, agent)) is (Cancelled if end == "cancel" else Failed)
             await handle.retry()
-            assert type(await driven(store, made)) is Waiting
+            assert type(await driven(store, agent)) is Waiting
             (ask,) = await store.asks()
             await store.answer(ask.id, "approve")
-            assert await store.drive(made, key="k") == "paid"
+            assert await store.drive(agent, key="k") == "paid"
             assert outside.count == 1
 
     async def test_a_run_that_took_too_long_has_its_time_anew(self, opener: AsyncOpener) -> None:
         async def slow(run: AsyncRun) -> Any:
             return await run.ask("?")
 
-        made = program(slow, timeout="1h")
+        agent = program(slow, timeout="1h")
         async with await opener() as store:
             for _ in range(3):
-                assert type(await driven(store, made)) is Waiting
+                assert type(await driven(store, agent)) is Waiting
                 (handle,) = await store.runs()
-                left = when(handle.record.timeout_at) - opener.clock.now_us
-                assert left == 3_600_000_000
+                remaining = when(handle.record.timeout_at) - opener.clock.now_us
+                assert remaining == 3_600_000_000
                 opener.clock.advance("2h")
-                assert (await driven(store, made)).code == "TimedOut"
+                assert (await driven(store, agent)).code == "TimedOut"
                 await handle.retry()
-            await driven(store, made)
+            await driven(store, agent)
             await store.answer((await store.asks())[0].id, "done")
-            assert await store.drive(made, key="k") == "done"
+            assert await store.drive(agent, key="k") == "done"
 
     # -- handed over -------------------------------------------------------------------------------------------------
 
@@ -207,12 +207,12 @@ class AsyncRetryingContract:
                 await run.act(create)
                 await run.ask("?")
 
-        made = program(buy)
+        agent = program(buy)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             (handle,) = await store.runs()
             await handle.hand_over()
-            parked = await driven(store, made)
+            parked = await driven(store, agent)
             assert type(parked) is Parked
             assert ("unpark" in parked.hint, "resume" in parked.hint) == (True, False)
             for verb in (handle.resume, handle.retry, handle.cancel):
@@ -222,7 +222,7 @@ class AsyncRetryingContract:
             assert ((await handle.refresh()).status, handle.record.reason) == ("parked", "moved")
             assert outside.calls == ["done"]
             assert (await handle.unpark()).status == "ready"
-            assert type(await driven(store, made)) is Waiting
+            assert type(await driven(store, agent)) is Waiting
 
     async def test_what_is_said_about_a_run_that_was_handed_over_is_refused_here(self, opener: AsyncOpener) -> None:
         async def lost() -> None:
@@ -235,8 +235,8 @@ class AsyncRetryingContract:
             return await run.act(tool(lost))
 
         async with await opener() as store:
-            for each in (asking, doubting):
-                await driven(store, program(each), key=each.__name__)
+            for function in (asking, doubting):
+                await driven(store, program(function), key=function.__name__)
             (ask,) = await store.asks()
             (doubt,) = await store.effects(state="in_doubt")
             for handle in await store.runs():
@@ -252,7 +252,7 @@ class AsyncRetryingContract:
             assert await store.asks() == await store.asks(state=None) == []  # nobody is asked without an answer to give
             for handle in await store.runs():
                 await handle.unpark()  # the control: here again, they hear of it
-            assert [each.id for each in await store.asks()] == [ask.id]
+            assert [ask.id for ask in await store.asks()] == [ask.id]
             await store.answer(ask.id, "yes")
             await doubt.settle(Happened(1))
             assert await store.drive(program(asking), key="asking") == "yes"
@@ -265,9 +265,9 @@ class AsyncRetryingContract:
         async def doubting(run: AsyncRun) -> Any:
             return await run.act(tool(lost))
 
-        made = program(doubting)
+        agent = program(doubting)
         async with await opener() as store:
-            assert type(await driven(store, made)) is Waiting
+            assert type(await driven(store, agent)) is Waiting
             (doubt,) = await store.effects(state="in_doubt")
             for say in (doubt.dispatch, doubt.commit, doubt.fail, partial(doubt.commit, checkpoint={})):
                 with pytest.raises(Refused, match="carried out by its run") as refused:
@@ -275,7 +275,7 @@ class AsyncRetryingContract:
                 assert "`settle`" in refused.value.hint
             assert (await doubt.refresh()).state == "in_doubt"  # else nobody would wake the run
             await doubt.settle(Happened(1))
-            assert await store.drive(made, key="k") == 1
+            assert await store.drive(agent, key="k") == 1
 
 
 class AsyncLookingAgainContract:
@@ -288,19 +288,19 @@ class AsyncLookingAgainContract:
         async def outer(run: AsyncRun) -> str:
             return await run.act(send, "a")
 
-        made = program(outer)
+        agent = program(outer)
         async with await opener() as store:
-            waiting = await driven(store, made)
+            waiting = await driven(store, agent)
             assert type(waiting) is Waiting
             for seconds in (1, 1):
                 (handle,) = await store.runs()
                 assert when(handle.record.wake_at) - opener.clock.now_us == seconds * 1_000_000
                 looked = outside.calls.count("looked for a")
-                assert type(await driven(store, made)) is Waiting  # not before its time
-                assert (await store.recover([made])).runs == ()
+                assert type(await driven(store, agent)) is Waiting  # not before its time
+                assert (await store.recover([agent])).runs == ()
                 assert outside.calls.count("looked for a") == looked
                 opener.clock.advance(f"{seconds}s")
-                assert len((await store.recover([made])).runs) == 1
+                assert len((await store.recover([agent])).runs) == 1
             assert await handle.result() == "found"
             assert outside.calls == ["sent a", *["looked for a"] * 3]
 
@@ -311,15 +311,15 @@ class AsyncLookingAgainContract:
         async def outer(run: AsyncRun) -> str:
             return await run.act(send, "a")
 
-        made, steps = program(outer), []
+        agent, steps = program(outer), []
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             (handle,) = await store.runs()
             for _ in range(14):
                 wake_us = when((await handle.refresh()).record.wake_at)
                 steps.append((wake_us - opener.clock.now_us) // 1_000_000)
                 opener.clock.now_us = wake_us
-                await driven(store, made)
+                await driven(store, agent)
             assert steps == [1, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600, 600]
             (pending,) = (await handle.envelope()).pending
             assert (pending.action, pending.until) == ("probe", opener.clock.now_us + 600_000_000)
@@ -327,10 +327,10 @@ class AsyncLookingAgainContract:
             assert (await handle.envelope()).verdict.standing == "in doubt"
             effect = await store.effect(pending.id)
             await handle.resume()  # a person may come sooner
-            waiting = await driven(store, made)
+            waiting = await driven(store, agent)
             assert "next check is at" in waiting.hint
             await effect.settle(Happened("said ann"), by="ann")
-            assert await store.drive(made, key="k") == "said ann"
+            assert await store.drive(agent, key="k") == "said ann"
 
     async def test_who_may_still_send_is_looked_at_again(self, opener: AsyncOpener) -> None:
         go, outside = threading.Event(), CountingWorld()
@@ -345,9 +345,9 @@ class AsyncLookingAgainContract:
         async def outer(run: AsyncRun) -> str:
             return await run.act(send)
 
-        made = program(outer)
+        agent = program(outer)
         async with await opener() as store:
-            assert type(await driven(store, made)) is Waiting
+            assert type(await driven(store, agent)) is Waiting
             (handle,) = await store.runs()
             assert (handle.record.reason, handle.record.wake_at is None) == ("doubt", False)
             go.set()
@@ -374,9 +374,9 @@ class AsyncLookingAgainContract:
         async def outer(run: AsyncRun) -> None:
             await run.act(send)
 
-        made = program(outer)
+        agent = program(outer)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             (handle,) = await store.runs()
             assert (handle.record.reason, handle.record.wake_at) == ("doubt", None)
 
@@ -398,7 +398,7 @@ class AsyncRecoveringContract:
                 await store.start(theirs, key=str(n))
             await store.start(mine, key="k")
             DECLARED.pop("theirs", None)
-            assert [each.status for each in (await store.recover([mine])).runs] == ["completed"]
+            assert [run.status for run in (await store.recover([mine])).runs] == ["completed"]
             assert len(await store.runs(agent="theirs", status="ready", limit=100)) == 60
 
     async def test_a_run_that_cannot_be_read_keeps_no_other_from_going_on(
@@ -409,11 +409,11 @@ class AsyncRecoveringContract:
         async def known(run: AsyncRun) -> int:
             return await run.step(int, 1)
 
-        made, read = program(known), steps.steps_and_retried
+        agent, read = program(known), steps.steps_and_retried
         async with await opener() as store:
-            broken = await store.start(made, key="broken")
+            broken = await store.start(agent, key="broken")
             await runs_once(store, broken)
-            others = [await store.start(made, key=str(n)) for n in range(3)]
+            others = [await store.start(agent, key=str(n)) for n in range(3)]
 
             def torn(reads: Any, stream: Any, after: int = 0) -> Any:
                 if stream.name == broken.id:
@@ -421,15 +421,15 @@ class AsyncRecoveringContract:
                 return read(reads, stream, after)
 
             monkeypatch.setattr(steps, "steps_and_retried", torn)
-            found = await store.recover([made])
-            assert [(await each.refresh()).status for each in others] == ["completed"] * 3
-            assert {each.id for each in found.runs} == {broken.id, *(each.id for each in others)}
+            report = await store.recover([agent])
+            assert [(await run.refresh()).status for run in others] == ["completed"] * 3
+            assert {run.id for run in report.runs} == {broken.id, *(run.id for run in others)}
             assert ((await broken.refresh()).status, broken.record.reason) == ("parked", "damaged")
             assert "the stored data is no step" in str(broken.record.error)
-            assert (await store.recover([made])).runs == ()
+            assert (await store.recover([agent])).runs == ()
             monkeypatch.undo()
             await broken.resume()
-            assert await store.drive(made, key="broken") == 1
+            assert await store.drive(agent, key="broken") == 1
 
     async def test_however_many_effects_of_runs_there_are_those_of_sessions_are_found(
         self, opener: AsyncOpener, monkeypatch: pytest.MonkeyPatch
@@ -443,15 +443,15 @@ class AsyncRecoveringContract:
         async def outer(run: AsyncRun, n: int) -> None:
             await run.act(send, n)
 
-        made = program(outer)
+        agent = program(outer)
         async with await opener() as store:
             session = await store.session("s")
             for n in range(5):
                 with pytest.raises(InDoubt):
                     await session.act(send, n, key=str(n))
             for n in range(5):
-                await driven(store, made, n, key=str(n))
-            assert [each.args["n"] for each in (await store.recover([made])).waiting] == [*range(5)]
+                await driven(store, agent, n, key=str(n))
+            assert [effect.args["n"] for effect in (await store.recover([agent])).waiting] == [*range(5)]
 
     # -- children ------------------------------------------------------------------------------------------------------
 
@@ -470,16 +470,16 @@ class AsyncRecoveringContract:
 
         async def big(run: AsyncRun) -> list[str]:
             children = [await run.start(child, name) for name in ("stuck", "free")]
-            return [await each.result() for each in reversed(children)]
+            return [await row.result() for row in reversed(children)]
 
-        made = program(big)
+        own_agent = program(big)
         async with await opener() as store:
             for _ in range(2):
-                assert type(await driven(store, made)) is (Waiting if how == "waits" else Parked)
+                assert type(await driven(store, own_agent)) is (Waiting if how == "waits" else Parked)
                 assert outside.calls == ["free"]
             if how == "waits":
                 await store.answer((await store.asks())[0].id, "go on")
-                assert await store.drive(made, key="k") == ["free", "stuck"]
+                assert await store.drive(own_agent, key="k") == ["free", "stuck"]
 
 
 async def runs_once(store: Any, handle: Any) -> None:
@@ -502,14 +502,14 @@ class AsyncForgottenContract:
 
         async def forgetful(run: AsyncRun) -> Any:
             tasks = [asyncio.create_task(run.step(outside.seen, "begun"))]
-            said = await run.ask("?")
-            return [said, len(tasks)]
+            reply = await run.ask("?")
+            return [reply, len(tasks)]
 
-        made = program(forgetful)
+        agent = program(forgetful)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             await store.answer((await store.asks())[0].id, "yes")
-            assert await store.drive(made, key="k") == ["yes", 1]
+            assert await store.drive(agent, key="k") == ["yes", 1]
             assert outside.count == 1
 
     async def test_what_a_program_cancelled_is_not_missed_and_it_can_be_cut(self, opener: AsyncOpener) -> None:
@@ -525,11 +525,11 @@ class AsyncForgottenContract:
             await asyncio.wait([slow])
             return [first, await run.checkpoint({"x": 1})]
 
-        made = program(racing)
+        agent = program(racing)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             await store.answer((await store.asks())[0].id, "yes")
-            assert await store.drive(made, key="k") == ["yes", True]
+            assert await store.drive(agent, key="k") == ["yes", True]
 
     async def test_what_a_finished_branch_left_out_is_missed(self, opener: AsyncOpener) -> None:
         import asyncio  # noqa: PLC0415 - only here
@@ -544,11 +544,11 @@ class AsyncForgottenContract:
             await asyncio.gather(line())
             return await run.ask("?")
 
-        made = program(changing)
+        agent = program(changing)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             await store.answer((await store.asks())[0].id, "yes")
-            assert type(await driven(store, made)) is Changed
+            assert type(await driven(store, agent)) is Changed
 
 
 # end

@@ -31,11 +31,11 @@ class AsyncHandlesContract:
             session = await store.session("a", title="A\ntitle" * 100)
             (header,) = await store.sessions()
             for record in (header, await session.info()):
-                shown = repr(record)
-                assert shown.startswith(f"{type(record).__name__}('a', 'A\\ntitle")
-                assert "active, 1 event, last 20" in shown
-                assert "\n" not in shown
-                assert len(shown) < 200
+                line = repr(record)
+                assert line.startswith(f"{type(record).__name__}('a', 'A\\ntitle")
+                assert "active, 1 event, last 20" in line
+                assert "\n" not in line
+                assert len(line) < 200
 
     async def test_what_does_not_exist_cannot_be_set(self, opener: AsyncOpener) -> None:
         async with await opener() as store:

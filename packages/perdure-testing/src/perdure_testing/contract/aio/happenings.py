@@ -26,8 +26,8 @@ class AsyncEmittedContract:
             session = await store.session("a")
             first = await session.emit("deploy.begun", {"sha": b"\1", "at": None}, about=["customer:7"])
             second = await session.emit("deploy.finished", refs=[first])
-            found = await session.events(emitted=True)
-            assert found == [first, second]
+            events = await session.events(emitted=True)
+            assert events == [first, second]
             assert first.data == {"sha": b"\1", "at": None}
             assert (first.actor, first.table, first.about, first.emitted) == (
                 "alice",
@@ -42,12 +42,12 @@ class AsyncEmittedContract:
         async with await opener() as store:
             session = await store.session("a")
             await session.emit("deploy.begun")
-            found = await session.events()
-            assert [event.seq for event in found] == list(range(1, len(found) + 1))
-            assert found[0].table == "sessions"
-            assert found[0].body["op"] == "insert"
-            assert await session.events(after=found[-2].seq) == found[-1:]
-            assert await session.events(limit=1) == found[:1]
+            events = await session.events()
+            assert [event.seq for event in events] == list(range(1, len(events) + 1))
+            assert events[0].table == "sessions"
+            assert events[0].body["op"] == "insert"
+            assert await session.events(after=events[-2].seq) == events[-1:]
+            assert await session.events(limit=1) == events[:1]
 
     async def test_a_kind_is_exact_or_all_below_a_word(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -61,9 +61,9 @@ class AsyncEmittedContract:
                 "deploy": [],
                 "d_ploy.a": [],
             }
-            for asked, expected in kinds.items():
-                assert [event.kind for event in await session.events(kind=asked)] == expected
-                across = [event.kind for event in await store.events(kind=asked)]
+            for pattern, expected in kinds.items():
+                assert [event.kind for event in await session.events(kind=pattern)] == expected
+                across = [event.kind for event in await store.events(kind=pattern)]
                 assert across == expected[::-1]
 
     @pytest.mark.parametrize(
@@ -149,32 +149,32 @@ class AsyncEmittedContract:
         async with await opener() as store:
             session = await store.session("a")
             event = await session.emit("a.b", {"text": "x" * 50_000})
-            (found,) = await session.events(emitted=True)
-            assert found.data == event.data
+            (read_back,) = await session.events(emitted=True)
+            assert read_back.data == event.data
 
     async def test_events_across_sessions_come_newest_first_in_pages(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             sessions = [await store.session(name) for name in ("a", "b", "c")]
-            made = []
+            events = []
             for i in range(20):
-                made.append(await sessions[i % 3].emit(f"k{i % 4}.x", {"n": i}))
+                events.append(await sessions[i % 3].emit(f"k{i % 4}.x", {"n": i}))
                 if i % 3:
                     opener.clock.advance("1s")
-            asked: list[tuple[dict[str, Any], set[str]]] = [
+            cases: list[tuple[dict[str, Any], set[str]]] = [
                 ({"emitted": True}, {"k0.x", "k1.x", "k2.x", "k3.x"}),
                 ({"actor": "me", "emitted": True}, {"k0.x", "k1.x", "k2.x", "k3.x"}),
                 ({"kind": "k1.*"}, {"k1.x"}),
                 ({"kind": "k2.x"}, {"k2.x"}),
             ]
-            for filters, kinds in asked:
-                whole = await store.events(limit=100, **filters)
-                assert whole == [event for event in reversed(made) if event.kind in kinds]
+            for filters, kinds in cases:
+                listed = await store.events(limit=100, **filters)
+                assert listed == [event for event in reversed(events) if event.kind in kinds]
                 page = await store.events(limit=3, **filters)
                 paged = list(page)
                 while page.next:
                     page = await store.events(limit=3, after=page.next, **filters)
                     paged += page
-                assert paged == whole
+                assert paged == listed
 
     async def test_events_across_are_filtered_by_time_actor_and_session(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -219,22 +219,22 @@ class AsyncEmittedContract:
                     tx.session("a").emit("n.added", {"n": n})
 
             await store.atomic(fill)
-            seen: list[int] = []
+            folded: list[int] = []
 
             def counted(state: int | None, event: EventRecord) -> int:
-                seen.append(event.seq)
+                folded.append(event.seq)
                 return total(state, event)
 
             expected = sum(range(600))
             assert await session.fold(counted, name="sum") == expected
-            assert len(seen) == 600
+            assert len(folded) == 600
             last = await session.emit("n.added", {"n": 1})
-            seen.clear()
+            folded.clear()
             assert await session.fold(counted, name="sum") == expected + 1
-            assert seen == [last.seq]
-            seen.clear()
+            assert folded == [last.seq]
+            folded.clear()
             assert await session.fold(counted, name="sum", at=last.seq - 300) == sum(range(301))
-            assert len(seen) == 301  # a snapshot of later is of no use
+            assert len(folded) == 301  # a snapshot of later is of no use
             assert await session.fold(counted, name="other") == expected + 1
 
     async def test_a_named_fold_needs_a_state_that_can_be_stored(self, opener: AsyncOpener) -> None:

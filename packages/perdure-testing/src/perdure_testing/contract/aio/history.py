@@ -285,9 +285,9 @@ class AsyncTimeContract:
         async with await opener() as store:
             session = await store.session("a")
             await session.fork(name="'; -- ../<b>")
-            for taken in ("a", "'; -- ../<b>"):
+            for name in ("a", "'; -- ../<b>"):
                 with pytest.raises(Conflict) as refused:
-                    await session.fork(name=taken)
+                    await session.fork(name=name)
                 assert refused.value.path == "name"
             with pytest.raises(Invalid, match="name"):
                 await session.fork(name="")
@@ -352,24 +352,24 @@ class AsyncTimeContract:
             await session.set("branch", 2)
             await session.set("new", None)
             await session.set_goal("Another goal")
-            said = await session.say("user", "And now?")
+            turn_after = await session.say("user", "And now?")
             (decision,) = await session.decisions(open=True)
             await decision.close("failed")
             await (await session.tasks(status="blocked"))[0].unblock()
             await session.task("Ship it")
             await session.checkpoint({"cursor": 8})
-            found = await then.diff(session)
-            assert [(d.how, d.name, d.before, d.after) for d in found.values] == [
+            changes = await then.diff(session)
+            assert [(d.how, d.name, d.before, d.after) for d in changes.values] == [
                 (How.CHANGED, "branch", "fix-1", 2),
                 (How.ADDED, "new", None, None),
             ]
-            assert [(d.name, d.after) for d in found.about] == [("goal", "Another goal")]
-            assert [turn.seq for turn in found.turns_added] == [said.seq]
-            assert [(d.how, d.after["status"]) for d in found.decisions] == [(How.CHANGED, "closed")]
-            assert [(d.how, d.after["status"]) for d in found.tasks] == [(How.CHANGED, "todo"), (How.ADDED, "todo")]
-            assert [(d.how, d.name) for d in found.checkpoints] == [(How.CHANGED, "default")]
+            assert [(d.name, d.after) for d in changes.about] == [("goal", "Another goal")]
+            assert [turn.seq for turn in changes.turns_added] == [turn_after.seq]
+            assert [(d.how, d.after["status"]) for d in changes.decisions] == [(How.CHANGED, "closed")]
+            assert [(d.how, d.after["status"]) for d in changes.tasks] == [(How.CHANGED, "todo"), (How.ADDED, "todo")]
+            assert [(d.how, d.name) for d in changes.checkpoints] == [(How.CHANGED, "default")]
             back = await session.diff(then)
-            assert [turn.seq for turn in back.turns_removed] == [said.seq]
+            assert [turn.seq for turn in back.turns_removed] == [turn_after.seq]
             assert (back.turns_added, [d.how for d in back.values]) == ((), [How.CHANGED, How.REMOVED])
 
     async def test_what_differs_between_a_session_and_its_fork(self, opener: AsyncOpener) -> None:
@@ -379,13 +379,13 @@ class AsyncTimeContract:
             assert [d.how for d in (await session.diff(fork)).tasks] == [How.CHANGED]  # nobody holds anything in a fork
             mine, theirs = await session.say("user", "here"), await fork.say("user", "there")
             await fork.set("branch", "fix-2")
-            found = await session.diff(fork)
-            assert ([t.seq for t in found.turns_removed], [t.seq for t in found.turns_added]) == (
+            changes = await session.diff(fork)
+            assert ([t.seq for t in changes.turns_removed], [t.seq for t in changes.turns_added]) == (
                 [mine.seq],
                 [theirs.seq],
             )
-            assert [(d.before, d.after) for d in found.values] == [("fix-1", "fix-2")]
-            assert (found.decisions, found.checkpoints, found.artifacts) == ((), (), ())
+            assert [(d.before, d.after) for d in changes.values] == [("fix-1", "fix-2")]
+            assert (changes.decisions, changes.checkpoints, changes.artifacts) == ((), (), ())
             other = await lived_in(store, "other")
             strangers = await session.diff(other)
             assert (strangers.values, strangers.decisions, strangers.checkpoints, strangers.tasks) == ((), (), (), ())

@@ -30,9 +30,9 @@ async def looking(run: AsyncRun, text: str) -> Any:
 
 async def waiting(store: AsyncStore, text: str, key: str) -> str:
     """A run that has done something and waits; its id."""
-    with pytest.raises(Waiting) as found:
+    with pytest.raises(Waiting) as refusal:
         await store.drive(looking, text, key=key)
-    return found.value.facts["run"]
+    return refusal.value.facts["run"]
 
 
 class AsyncLookingContract:
@@ -40,45 +40,45 @@ class AsyncLookingContract:
 
     async def test_an_id_may_be_shortened_to_what_is_unique(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
-            whole = await waiting(store, "a", "k")
-            for digits in (4, 8, len(whole)):
-                assert await store.run_id(whole[:digits]) == whole
-            for wrong in (whole[:3], "zzzz", f"{whole}0", "ffff" if whole[:4] != "ffff" else "0000"):
+            run_id = await waiting(store, "a", "k")
+            for digits in (4, 8, len(run_id)):
+                assert await store.run_id(run_id[:digits]) == run_id
+            for wrong in (run_id[:3], "zzzz", f"{run_id}0", "ffff" if run_id[:4] != "ffff" else "0000"):
                 with pytest.raises(NotFound):
                     await store.run_id(wrong)
             for odd in ("", "a\0b", "x" * 10_000):
                 with pytest.raises(Invalid):
                     await store.run_id(odd)
             with pytest.raises(NotFound):
-                await store.run(whole[:8])  # a program names it whole
+                await store.run(run_id[:8])  # a program names it whole
 
     async def test_one_that_is_not_unique_lists_the_candidates(
         self, opener: AsyncOpener, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         ids = [f"abcd{number:028x}" for number in (1 << 80, 2 << 80)]
         async with await opener() as store:
-            for each in ids:
+            for run_id in ids:
                 with monkeypatch.context() as patched:
-                    patched.setattr(runs, "new_uid", lambda each=each: bytes.fromhex(each))
+                    patched.setattr(runs, "new_uid", lambda run_id=run_id: bytes.fromhex(run_id))
                     await store.start(looking, "x")
-            names = [each[: runs.ID_CHARS] for each in ids]
+            names = [run_id[: runs.ID_CHARS] for run_id in ids]
             assert [await store.run_id(name) for name in names] == names
-            with pytest.raises(Conflict, match=f"2 runs begin with abcd: {', '.join(names)}") as found:
+            with pytest.raises(Conflict, match=f"2 runs begin with abcd: {', '.join(names)}") as refusal:
                 await store.run_id("abcd")
-            assert found.value.facts["candidates"] == names
+            assert refusal.value.facts["candidates"] == names
 
     async def test_events_of_a_run(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             run = await waiting(store, "a", "k")
             await (await store.session("s")).say("user", "x")
-            found = await store.events(run=run)
-            assert {(each.stream_kind, each.stream) for each in found} == {("run", f"run:{run}")}
-            assert [each.seq for each in found] == [*range(len(found), 0, -1)]
+            events = await store.events(run=run)
+            assert {(event.stream_kind, event.stream) for event in events} == {("run", f"run:{run}")}
+            assert [event.seq for event in events] == [*range(len(events), 0, -1)]
             first = await store.events(run=run, limit=2)
             second = await store.events(run=run, limit=2, after=first.next)
-            assert [each.seq for each in (*first, *second)] == [each.seq for each in found[:4]]
-            assert [each.kind for each in await store.events(run=run, kind="run.started")] == ["run.started"]
-            assert {each.stream for each in await store.events(session="s")} == {"s"}
+            assert [row.seq for row in (*first, *second)] == [event.seq for event in events[:4]]
+            assert [event.kind for event in await store.events(run=run, kind="run.started")] == ["run.started"]
+            assert {event.stream for event in await store.events(session="s")} == {"s"}
             assert await store.events(run="0" * 12) == []
             with pytest.raises(Invalid):
                 await store.events(run=run, session="s")
@@ -89,14 +89,14 @@ class AsyncLookingContract:
             assert (await a.diff(a)).same
             await store.answer((await b.waits())[0].id, "yes")
             await store.recover([looking])
-            found = await a.diff(await b.refresh())
-            assert {each.name for each in found.about} >= {"args", "result", "status", "key"}
-            (effect,) = found.effects
+            changes = await a.diff(await b.refresh())
+            assert {change.name for change in changes.about} >= {"args", "result", "status", "key"}
+            (effect,) = changes.effects
             assert (effect.before["args"], effect.after["args"]) == ({"text": "a"}, {"text": "b"})
-            (wait,) = found.waits
+            (wait,) = changes.waits
             assert (wait.how, wait.before["state"], wait.after["answer"]) == ("changed", "open", "yes")
             past = await (await b.at(1)).diff(b)
-            assert [each.how for each in past.effects] == ["added"]
+            assert [effect.how for effect in past.effects] == ["added"]
             with pytest.raises(Invalid):
                 await a.diff(await store.session("s"))  # type: ignore[arg-type]
 
@@ -104,13 +104,13 @@ class AsyncLookingContract:
         async with await opener() as store:
             run = await waiting(store, "a", "k")
             await store.session("s")
-            found = await store.readable(["s"], runs=[run])
-            assert ([each.session.name for each in found.sessions], [each.run.id for each in found.runs]) == (
+            document = await store.readable(["s"], runs=[run])
+            assert ([session.session.name for session in document.sessions], [run.run.id for run in document.runs]) == (
                 ["s"],
                 [run],
             )
-            assert [each.tool for each in found.runs[0].effects] == ["looked_at"]
-            page = found.markdown()
+            assert [effect.tool for effect in document.runs[0].effects] == ["looked_at"]
+            page = document.markdown()
             assert "# Session s" in page
             assert f"# Run {run} of looked\\_at" in page
             assert "Go on?" in page
@@ -121,8 +121,8 @@ class AsyncLookingContract:
         async with await opener() as store:
             handle = await store.start(looking, "a", key="k")
             for _ in range(2):
-                found = await store.recoverable([looking])
-                assert [(each.id, each.status) for each in found.runs] == [(handle.id, "ready")]
+                report = await store.recoverable([looking])
+                assert [(run.id, run.status) for run in report.runs] == [(handle.id, "ready")]
             assert (await handle.refresh()).status == "ready"
-            assert [each.id for each in (await store.recover([looking])).runs] == [handle.id]
+            assert [run.id for run in (await store.recover([looking])).runs] == [handle.id]
             assert (await store.recoverable([looking])).runs == ()

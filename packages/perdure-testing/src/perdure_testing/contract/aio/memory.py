@@ -21,22 +21,22 @@ class AsyncMemoriesContract:
         async with await opener(actor="agent") as store:
             session = await store.session("s")
             turn = await session.say("user", "Run the tests with make")
-            made = await session.remember(
+            memory = await session.remember(
                 "Tests run with make test", kind="workflow", source=[turn, "file:Makefile"], tags=["ci", "a"],
                 about=["user:bob"], confidence=0.75, valid_from="2026-01-01", valid_to="2027-01-01", key="m1",
             )  # fmt: skip
             (listed,) = await session.memories()
-            for known in (made, listed, await session.memory(made.seq), await made.refresh()):
-                record = known.record
-                assert (known.text, known.kind, known.status, known.tags) == (
+            for handle in (memory, listed, await session.memory(memory.seq), await memory.refresh()):
+                record = handle.record
+                assert (handle.text, handle.kind, handle.status, handle.tags) == (
                     "Tests run with make test", "workflow", "live", ("a", "ci"),
                 )  # fmt: skip
-                assert (known.about, record.sources, known.refs) == (("user:bob",), ("file:Makefile",), (turn.ref,))
-                assert (record.confidence, record.actor, record.key, known.scope) == (0.75, "agent", "m1", "s")
-                assert [str(each)[:10] for each in (record.valid_from, record.valid_to)] == ["2026-01-01", "2027-01-01"]
-                assert (record.uses, record.used_at, known.ref) == (0, None, Ref(session.uid, known.seq))
-            assert made.record == listed.record
-            assert [each.kind for each in await session.referring(turn)] == ["memory.made"]
+                assert (handle.about, record.sources, handle.refs) == (("user:bob",), ("file:Makefile",), (turn.ref,))
+                assert (record.confidence, record.actor, record.key, handle.scope) == (0.75, "agent", "m1", "s")
+                assert [str(row)[:10] for row in (record.valid_from, record.valid_to)] == ["2026-01-01", "2027-01-01"]
+                assert (record.uses, record.used_at, handle.ref) == (0, None, Ref(session.uid, handle.seq))
+            assert memory.record == listed.record
+            assert [reference.kind for reference in await session.referring(turn)] == ["memory.made"]
             assert (await store.verify()).ok
 
     async def test_a_key_stands_for_one_memory(self, opener: AsyncOpener) -> None:
@@ -46,9 +46,9 @@ class AsyncMemoriesContract:
             again = await scope.remember("Prefers dark mode", kind="preference", key="k", tags=["ui"])
             assert first.record == again.record
             for options in ({"kind": "fact"}, {"tags": ["x"]}, {"about": ["user:alice"]}):
-                given: Any = {"kind": "preference", "tags": ["ui"]} | options
+                fields: Any = {"kind": "preference", "tags": ["ui"]} | options
                 with pytest.raises(KeyReused):
-                    await scope.remember("Prefers dark mode", key="k", **given)
+                    await scope.remember("Prefers dark mode", key="k", **fields)
             with pytest.raises(KeyReused):
                 await scope.remember("Prefers light mode", kind="preference", key="k", tags=["ui"])
             assert len(await scope.memories()) == 1
@@ -69,8 +69,8 @@ class AsyncMemoriesContract:
             assert old.record.valid_to == new.record.valid_from == new.at
             assert new.refs == (old.ref,)
             assert (await old.refresh()).record == (await session.memory(old.seq)).record
-            assert [each.seq for each in await session.memories()] == [new.seq]
-            assert [each.seq for each in await session.memories(status="superseded")] == [old.seq]
+            assert [memory.seq for memory in await session.memories()] == [new.seq]
+            assert [memory.seq for memory in await session.memories(status="superseded")] == [old.seq]
             with pytest.raises(Conflict) as refused:
                 await old.supersede("Tests run with nox", because="again")
             assert refused.value.facts["superseded_by"] == new.seq
@@ -121,14 +121,14 @@ class AsyncMemoriesContract:
                 ({"about": "user:bob"}, [carols, a]), ({"actor": "carol"}, [carols]), ({"unread": True}, [carols, b, a]),
                 ({"since": a.at}, [carols, b, a]), ({"until": b.at}, [a]), ({"status": "forgotten"}, []),
             ):  # fmt: skip
-                asked: dict[str, Any] = filters
-                found = await store.memories(**asked)
-                assert [each.ref for each in found] == [each.ref for each in expected], filters
+                options: dict[str, Any] = filters
+                memories = await store.memories(**options)
+                assert [memory.ref for memory in memories] == [row.ref for row in expected], filters
             page = await store.memories(limit=2)
             rest = await store.memories(limit=2, after=page.next)
-            assert [each.text for each in (*page, *rest)] == ["c", "b", "a"]
+            assert [row.text for row in (*page, *rest)] == ["c", "b", "a"]
             page = await scope.memories(limit=1)
-            assert [each.text for each in await scope.memories(after=page.next)] == ["b"]
+            assert [memory.text for memory in await scope.memories(after=page.next)] == ["b"]
 
     async def test_a_rule_is_made_of_a_decision_and_of_a_correction(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -139,11 +139,11 @@ class AsyncMemoriesContract:
             assert "Keep the lock file" in rule.text
             assert "builds differ" in rule.text
             assert (await scope.rule_from(decision)).seq == rule.seq
-            made = await session.correct("You deleted the lock file", rule="Never delete lock files", key="c1")
+            corrected = await session.correct("You deleted the lock file", rule="Never delete lock files", key="c1")
             again = await session.correct("You deleted the lock file", rule="Never delete lock files", key="c1")
             (correction,) = await session.memories(kind="correction")
-            assert made.seq == again.seq
-            assert made.refs == (correction.ref,)
+            assert corrected.seq == again.seq
+            assert corrected.refs == (correction.ref,)
 
     async def test_a_workflow_is_made_of_a_run_that_worked(self, opener: AsyncOpener) -> None:
         def look() -> str:
@@ -160,9 +160,9 @@ class AsyncMemoriesContract:
             scope = await store.scope("project:acme")
             good = await store.start(program(works), key="good")
             await driven(store, program(works), key="good")
-            made = await scope.workflow_from(good, text="How to look", tags=["t"])
-            assert (made.kind, made.text) == ("workflow", "How to look\n1. step: look")
-            assert (await scope.workflow_from(good.id, text="How to look", tags=["t"])).seq == made.seq
+            workflow = await scope.workflow_from(good, text="How to look", tags=["t"])
+            assert (workflow.kind, workflow.text) == ("workflow", "How to look\n1. step: look")
+            assert (await scope.workflow_from(good.id, text="How to look", tags=["t"])).seq == workflow.seq
             bad = await store.start(program(breaks), key="bad")
             await driven(store, program(breaks), key="bad")
             with pytest.raises(Refused) as refused:
@@ -175,30 +175,30 @@ class AsyncMemoriesContract:
     async def test_a_fork_has_the_memories_of_then(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")
-            kept = await session.remember("kept", tags=["x"])
+            first = await session.remember("kept", tags=["x"])
             changed = await session.remember("old", confidence=0.5)
-            await kept.confirm("yes")
+            await first.confirm("yes")
             fork = await session.fork(name="f")
             await changed.supersede("new", because="later")
-            found = {each.text: each.record for each in await fork.memories()}
-            assert set(found) == {"kept", "old"}
-            assert (found["kept"].note, found["kept"].tags, found["old"].confidence) == ("yes", ("x",), 0.5)
+            records = {memory.text: memory.record for memory in await fork.memories()}
+            assert set(records) == {"kept", "old"}
+            assert (records["kept"].note, records["kept"].tags, records["old"].confidence) == ("yes", ("x",), 0.5)
             await (await fork.memory(changed.seq)).forget("in the fork")
             assert (await session.memory(changed.seq)).status == "superseded"
-            assert [each.text for each in await (await session.at(kept.seq)).memories()] == ["kept"]
+            assert [memory.text for memory in await (await session.at(first.seq)).memories()] == ["kept"]
             assert (await store.verify()).ok
 
     async def test_atomic_sees_its_own_memories(self, opener: AsyncOpener) -> None:
         def both(tx: Any) -> int:
             old = tx.session("s").remember("a", tags=["x"])
             new = old.supersede("b", because="c")
-            assert [each.seq for each in tx.session("s").memories(tag="x", status=None)] == [new.seq, old.seq]
+            assert [memory.seq for memory in tx.session("s").memories(tag="x", status=None)] == [new.seq, old.seq]
             tx.scope("user:alice").remember("d", source=[new])
             return new.seq
 
         async with await opener() as store:
             new = await store.atomic(both)
-            assert [each.seq for each in await (await store.session("s")).memories()] == [new]
+            assert [memory.seq for memory in await (await store.session("s")).memories()] == [new]
 
     # -- refusals --------------------------------------------------------------------------------------------
 
@@ -264,7 +264,7 @@ class AsyncMemoriesContract:
     async def test_hostile_memories_are_only_texts(self, opener: AsyncOpener, text: str) -> None:
         async with await opener() as store:
             session = await store.session("s")
-            made = await session.remember(text, tags=[text], about=[text], source=[f"file:{text}"], key=text)
-            await made.confirm(text)
-            (found,) = await store.memories(tag=text, about=text)
-            assert {found.text, found.record.note, found.record.key, *found.tags, *found.about} == {text}
+            first = await session.remember(text, tags=[text], about=[text], source=[f"file:{text}"], key=text)
+            await first.confirm(text)
+            (memory,) = await store.memories(tag=text, about=text)
+            assert {memory.text, memory.record.note, memory.record.key, *memory.tags, *memory.about} == {text}

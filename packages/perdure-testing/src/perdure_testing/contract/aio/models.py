@@ -36,11 +36,11 @@ class AsyncModelsContract:
 
     async def test_the_input_of_a_model_can_be_read_back(self, opener: AsyncOpener) -> None:
         async def asking(run: AsyncRun) -> Any:
-            given = [{"role": "user", "content": MESSAGE * 20}]
+            prompt = [{"role": "user", "content": MESSAGE * 20}]
             await run.step(len, "x")
-            said = await run.model(llm, given, temperature=0.5, pins={"model": "m1"})
+            answer = await run.model(llm, prompt, temperature=0.5, pins={"model": "m1"})
             await run.respond(llm, [1], tools=[], pins={"model": "m2"})
-            return said["text"]
+            return answer["text"]
 
         async with await opener() as store:
             assert await store.drive(program(asking), key="k") == "0.5"
@@ -71,10 +71,10 @@ class AsyncModelsContract:
             for turns in (40, 80):
                 await store.drive(program(chat), turns, key=str(turns))
                 sizes.append(await stored_bytes(store))
-            whole = 80 * len(MESSAGE)
+            full_size = 80 * len(MESSAGE)
             grown = sizes[1] - sizes[0]  # the first 40 are shared
-            assert grown < 6 * whole  # the control: each time in full would be
-            assert sum(turn * len(MESSAGE) for turn in range(40, 80)) > 20 * whole
+            assert grown < 6 * full_size  # the control: each time in full would be
+            assert sum(turn * len(MESSAGE) for turn in range(40, 80)) > 20 * full_size
 
     async def test_of_a_reading_the_digest_alone_may_be_kept(self, opener: AsyncOpener) -> None:
         outside = CountingWorld()
@@ -85,9 +85,9 @@ class AsyncModelsContract:
             return f"SECRET of {name}"
 
         async def reading(run: AsyncRun) -> Any:
-            found = await run.step(look, "a")
+            reading_result = await run.step(look, "a")
             await run.ask("?")
-            return found
+            return reading_result
 
         async with await opener() as store:
             with pytest.raises(Waiting):
@@ -95,8 +95,8 @@ class AsyncModelsContract:
             (run,) = await store.runs()
             (step,) = await run.steps()
             assert (step.value, len(step.gave or "")) == (None, 64)
-            kept = [str(each.said) for each in await run.timeline()]
-            assert not [each for each in kept if "SECRET" in each]
+            lines = [str(event.said) for event in await run.timeline()]
+            assert not [line for line in lines if "SECRET" in line]
             (ask,) = await store.asks()
             await store.answer(ask.id, "yes")
             assert await store.drive(program(reading), key="k") == "SECRET of a"
@@ -105,13 +105,13 @@ class AsyncModelsContract:
     @pytest.mark.parametrize("now", ["other", OSError("gone")])
     async def test_what_reads_otherwise_parks_the_run(self, opener: AsyncOpener, now: Any) -> None:
         outside = CountingWorld()
-        found: list[Any] = ["first"]
+        readings: list[Any] = ["first"]
 
         @tool(kind="read", keep="digest")
         async def look() -> Any:
-            if isinstance(found[-1], Exception):
-                raise found[-1]
-            return outside.seen(found[-1])
+            if isinstance(readings[-1], Exception):
+                raise readings[-1]
+            return outside.seen(readings[-1])
 
         async def reading(run: AsyncRun) -> Any:
             try:
@@ -125,22 +125,22 @@ class AsyncModelsContract:
             await driven(store, program(reading))
             (ask,) = await store.asks()
             await store.answer(ask.id, "yes")
-            found.append(now)
+            readings.append(now)
             parked = await driven(store, program(reading))
             assert isinstance(parked, Parked)
             assert "look gave " in parked.message
             (run,) = await store.runs()
             assert (run.status, run.record.reason) == ("parked", "reread")
-            found.append("first")  # as it was: it continues
+            readings.append("first")  # as it was: it continues
             await run.resume()
             assert await driven(store, program(reading)) == "first"
 
     async def test_a_retry_goes_on_with_what_is_read_now(self, opener: AsyncOpener) -> None:
-        found = ["first"]
+        readings = ["first"]
 
         @tool(kind="read", keep="digest")
         async def look() -> str:
-            return found[-1]
+            return readings[-1]
 
         async def reading(run: AsyncRun) -> Any:
             value = await run.step(look)
@@ -151,7 +151,7 @@ class AsyncModelsContract:
             await driven(store, program(reading))
             (ask,) = await store.asks()
             await store.answer(ask.id, "yes")
-            found.append("second")
+            readings.append("second")
             assert isinstance(await driven(store, program(reading)), Parked)
             (run,) = await store.runs()
             await run.retry()

@@ -74,12 +74,12 @@ class AsyncOdditiesContract:
             with pytest.raises((Failed, InDoubt)):
                 await session.act(send, key="k")
             (effect,) = await session.effects()
-            said = effect.record.error
-            assert said is not None
-            assert (effect.state, said.code) == (state, code or said.code)
+            recorded = effect.record.error
+            assert recorded is not None
+            assert (effect.state, recorded.code) == (state, code or recorded.code)
             assert isinstance(await driven(store, program(acting)), Error)
             (run,) = await store.runs()
-            assert [each.state for each in await run.effects()] == [state]
+            assert [effect.state for effect in await run.effects()] == [state]
             assert run.status == ("failed" if state == "failed" else "waiting")
 
     async def test_what_a_probe_found_is_done_though_it_cannot_be_kept(self, opener: AsyncOpener) -> None:
@@ -96,7 +96,9 @@ class AsyncOdditiesContract:
         async with await opener() as store:
             assert (await driven(store, program(acting)))["unstorable"] == "object"
             (run,) = await store.runs()
-            assert [(each.state, each.record.settled_by) for each in await run.effects()] == [("committed", "probe")]
+            assert [(effect.state, effect.record.settled_by) for effect in await run.effects()] == [
+                ("committed", "probe")
+            ]
 
     async def test_pins_of_a_model_go_by_name(self, opener: AsyncOpener) -> None:
         async def asking(run: AsyncRun) -> Any:

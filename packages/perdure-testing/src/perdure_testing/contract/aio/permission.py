@@ -93,8 +93,8 @@ class AsyncPermissionContract:
             with pytest.raises(Failed, match="too much for ann") as no:
                 await refused.dispatch()
             assert no.value.code == "Refused"
-            meant = [each.data["guards"] for each in await session.events() if "guards" in (each.data or {})]
-            assert meant == [
+            verdicts = [event.data["guards"] for event in await session.events() if "guards" in (event.data or {})]
+            assert verdicts == [
                 [{"guard": "wary", "said": "pass"}],
                 [{"guard": "wary", "said": "refuse", "why": "too much for ann"}],
             ]
@@ -104,7 +104,7 @@ class AsyncPermissionContract:
         async with await opener(guards=[wary]) as store:
             session = await store.session("s")
             effects = [await session.begin("pay", {"n": n}, key=str(n)) for n in (6, 7)]
-            asks = sorted(await store.asks(), key=lambda each: each.seq)
+            asks = sorted(await store.asks(), key=lambda wait: wait.seq)
             for effect, ask in zip(effects, asks, strict=True):
                 with pytest.raises(Waiting) as waiting:
                     await effect.dispatch()
@@ -119,7 +119,7 @@ class AsyncPermissionContract:
             for _ in range(2):
                 with pytest.raises(Failed, match="ann did not approve"):
                     await effects[1].dispatch()
-            assert [each.state for each in await session.effects()] == ["dispatched", "withdrawn"]
+            assert [effect.state for effect in await session.effects()] == ["dispatched", "withdrawn"]
             assert len(await store.asks(state=None)) == 2
 
     async def test_who_has_only_the_effect_does_not_get_around_its_approval(self, opener: AsyncOpener) -> None:
@@ -169,9 +169,9 @@ class AsyncPermissionContract:
                 await session.act(pay, 6, **approve)
             assert (refused.value.path, await store.asks(), await session.effects()) == ("key", [], [])
             await session.say("assistant", "", calls=[Call("c", "pay")])
-            for given in ({"key": "k"}, {"call": Call("c", "pay")}):  # the control: with either the answer finds it
+            for identity in ({"key": "k"}, {"call": Call("c", "pay")}):  # the control: with either the answer finds it
                 with pytest.raises(Waiting):
-                    await session.act(pay, 6, **given, **approve)
+                    await session.act(pay, 6, **identity, **approve)
             assert (len(await store.asks()), outside.count) == (2, 0)
 
     @pytest.mark.parametrize("batched", [False, True])
@@ -227,7 +227,7 @@ class AsyncPermissionContract:
                 with pytest.raises(InDoubt, match="ann did not approve"):
                     await by_hand.dispatch()
                 await store.recover(agents=[asking], tools=[pay])
-            doubts = {each.record.args["n"]: each for each in await store.effects(state="in_doubt")}
+            doubts = {effect.record.args["n"]: effect for effect in await store.effects(state="in_doubt")}
             assert (sorted(doubts), outside.calls) == ([6, 7, 8], [])
             await doubts[6].settle(Happened(6), by="bob")
             await doubts[7].settle(Absent(), by="bob")
@@ -235,7 +235,7 @@ class AsyncPermissionContract:
             assert await handle.result() == 6
             with pytest.raises(Failed, match="ann did not approve"):  # now it is known, and the word of ann stands
                 await session.act(pay, 7, key="k")
-            assert [each.record.args["n"] for each in await store.effects(state="withdrawn")] == [7]
+            assert [effect.record.args["n"] for effect in await store.effects(state="withdrawn")] == [7]
             assert outside.calls == []
             assert (await store.verify()).ok
 
@@ -270,7 +270,7 @@ class AsyncPermissionContract:
                     with pytest.raises(Failed, match="ann did not approve"):
                         await session.act(pay, 7, key="k")
             assert outside.calls == []
-            assert [each.state for each in await session.effects()] == ["committed" if happened else "failed"]
+            assert [effect.state for effect in await session.effects()] == ["committed" if happened else "failed"]
 
     @pytest.mark.parametrize("denied", [False, True])
     async def test_what_a_restore_put_in_doubt_is_not_sent_before_the_answer_that_it_waits_for(
@@ -286,7 +286,7 @@ class AsyncPermissionContract:
                     await session.act(pay, n, key=str(n))
             put_back(store)
             begun = [await session.begin(pay, {"n": n}, key=str(n)) for n in (7, 8)]
-            assert [each.state for each in begun] == ["in_doubt", "in_doubt"]
+            assert [effect.state for effect in begun] == ["in_doubt", "in_doubt"]
             for effect in begun if denied else []:
                 await effect.settle(Absent(), by="bob")
             for n in (7, 8):
@@ -307,4 +307,4 @@ class AsyncPermissionContract:
             put_back(store)
             with pytest.raises(Invalid, match="expected Happened"):
                 await planned.settle("it did")  # type: ignore[arg-type] - no verdict
-            assert [each.state for each in await store.effects()] == ["planned"]
+            assert [effect.state for effect in await store.effects()] == ["planned"]

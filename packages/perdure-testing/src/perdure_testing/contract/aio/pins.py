@@ -37,26 +37,26 @@ class PinnedWorld:
     async def work(self, run: AsyncRun) -> str:
         """The program, which no deploy changes."""
         await run.act(self.send, "first")
-        said = await run.ask("Go on?")
+        reply = await run.ask("Go on?")
         await run.act(self.send, "second")
-        return said
+        return reply
 
     def deployed(self, pins: dict[str, Any] | None, on_change: Any = None) -> Agent:
         """The agent under these pins."""
         return program(self.work, pins=pins, on_change=on_change)
 
 
-async def begun(store: AsyncStore, made: Agent, **options: Any) -> AsyncRunHandle:
+async def begun(store: AsyncStore, agent: Agent, **options: Any) -> AsyncRunHandle:
     """A run that has begun under these pins, and whose question was answered."""
-    assert type(await driven(store, made, **options)) is Waiting
-    (asked,) = await store.asks()
-    await store.answer(asked.id, "yes")
+    assert type(await driven(store, agent, **options)) is Waiting
+    (ask,) = await store.asks()
+    await store.answer(ask.id, "yes")
     return (await store.runs())[0]
 
 
 async def changes(store: AsyncStore) -> list[Any]:
     """The documents of the events about changes, oldest first."""
-    return [each.data for each in reversed(list(await store.events(kind=KIND)))]
+    return [event.data for event in reversed(list(await store.events(kind=KIND)))]
 
 
 class AsyncPinsContract:
@@ -69,20 +69,20 @@ class AsyncPinsContract:
         pins = {"model": "m1", "tools": {"git": 2, "mail": "v3"}, "prompt": "x" * 1_000, "nothing": None}
         async with await opener() as store:
             handle = await store.start(world.deployed(pins), key="k")
-            known = handle.record.pins
-            assert known["prompt"].startswith("sha256:")
-            assert {**known, "prompt": ""} == {"model": "m1", "tools.git": "2", "tools.mail": "v3", "prompt": ""}
+            versions = handle.record.pins
+            assert versions["prompt"].startswith("sha256:")
+            assert {**versions, "prompt": ""} == {"model": "m1", "tools.git": "2", "tools.mail": "v3", "prompt": ""}
             handle = await begun(store, world.deployed(pins))
-            assert handle.record.pins == known
+            assert handle.record.pins == versions
             assert handle.record.pins_change is None
-            assert (await handle.envelope()).pins == known
-            assert (await handle.envelope()).run.pins == known
+            assert (await handle.envelope()).pins == versions
+            assert (await handle.envelope()).run.pins == versions
             carrying = [
-                each.kind for each in await handle.timeline(last=100) if each.kind in ("run.started", "run.claimed")
+                event.kind for event in await handle.timeline(last=100) if event.kind in ("run.started", "run.claimed")
             ]
             assert carrying == ["run.started", "run.claimed"]
-            found = await store.query("SELECT run, pins FROM v_runs")
-            assert "tools.git" in str(found[0]["pins"])
+            rows = await store.query("SELECT run, pins FROM v_runs")
+            assert "tools.git" in str(rows[0]["pins"])
             assert not await changes(store)
 
     async def test_the_pins_of_a_session_are_those_of_its_runs_and_an_agent_goes_before(
@@ -109,7 +109,7 @@ class AsyncPinsContract:
             assert (record.status, record.pins) == (RunStatus.COMPLETED, M2)
             assert record.pins_change is not None
             assert (record.pins_change.moved, record.pins_change.decision) == (CHANGED, "continued")
-            assert [each["moved"] for each in await changes(store)] == [CHANGED]
+            assert [change["moved"] for change in await changes(store)] == [CHANGED]
             assert (world.outside.count, (await store.verify()).ok) == (2, True)
 
     async def test_versions_that_stay_are_not_written_again(self, opener: AsyncOpener) -> None:
@@ -159,7 +159,7 @@ class AsyncPinsContract:
             assert (change.decision, handle.record.pins) == ("accepted", M1)
             assert await store.drive(world.deployed(M2, "park"), key="k") == "yes"
             assert (await handle.refresh()).record.pins == M2
-            assert [each["moved"] for each in await changes(store)] == [CHANGED]
+            assert [change["moved"] for change in await changes(store)] == [CHANGED]
             assert (world.outside.count, (await store.verify()).ok) == (2, True)
 
     async def test_a_parked_run_continues_under_its_own_versions_too(self, opener: AsyncOpener) -> None:
@@ -188,18 +188,18 @@ class AsyncPinsContract:
             handle = await begun(store, world.deployed(M1, "ask"))
             for _ in range(2):
                 assert type(await driven(store, world.deployed(M2, "ask"))) is Waiting
-            (asked,) = await store.asks()
-            assert SAID in asked.question
-            assert asked.choices == ("continue", "park")
+            (ask,) = await store.asks()
+            assert SAID in ask.question
+            assert ask.choices == ("continue", "park")
             with pytest.raises(Invalid):
-                await store.answer(asked.id, "yes")
-            await store.answer(asked.id, "continue", by="alice")
+                await store.answer(ask.id, "yes")
+            await store.answer(ask.id, "continue", by="alice")
             assert await store.drive(world.deployed(M2, "ask"), key="k") == "yes"
             record = (await handle.refresh()).record
             assert record.pins == M2
             assert record.pins_change is not None
             assert record.pins_change.decision == "accepted"
-            assert [each["moved"] for each in await changes(store)] == [CHANGED]
+            assert [change["moved"] for change in await changes(store)] == [CHANGED]
             assert (world.outside.count, (await store.verify()).ok) == (2, True)
 
     async def test_ask_again_for_another_change_and_not_when_it_is_rolled_back(self, opener: AsyncOpener) -> None:
@@ -221,7 +221,7 @@ class AsyncPinsContract:
             await (await store.runs())[0].resume()
             back = await question(M1)  # rolled back: the question about versions is withdrawn
             await (await store.runs())[0].resume()
-            assert (back.question, [each.id for each in await store.asks()]) == ("1?", [back.id])
+            assert (back.question, [ask.id for ask in await store.asks()]) == ("1?", [back.id])
             again = await question(M2)
             assert again.id != first.id
             await store.answer(again.id, "continue")
@@ -273,10 +273,10 @@ class AsyncPinsContract:
 
         async with await opener() as store:
             handle = await begun(store, program(work, pins=M1, on_change="ask", timeout="1h"))
-            made = program(work, pins=M2, on_change="ask", timeout="1h")
-            assert type(await driven(store, made)) is Waiting
+            agent = program(work, pins=M2, on_change="ask", timeout="1h")
+            assert type(await driven(store, agent)) is Waiting
             opener.clock.advance(3_700)
-            await driven(store, made)
+            await driven(store, agent)
             assert ((await handle.refresh()).status, len(await store.asks())) in (("failed", 0), ("completed", 0))
 
     async def test_a_fork_has_the_versions_of_its_past(self, opener: AsyncOpener) -> None:
@@ -284,8 +284,8 @@ class AsyncPinsContract:
         async with await opener() as store:
             handle = await begun(store, world.deployed(M1))
             await store.drive(world.deployed(M2), key="k")
-            (asked,) = [each for each in await handle.timeline(last=100) if each.kind == "ask.opened"]
-            forked = await handle.fork(asked.seq, "no")
+            (opening,) = [event for event in await handle.timeline(last=100) if event.kind == "ask.opened"]
+            forked = await handle.fork(opening.seq, "no")
             assert forked.record.pins == M1
             await store.recover(agents=[world.deployed(M2)])
             assert (await forked.refresh()).record.pins == M2
@@ -307,8 +307,8 @@ class AsyncPinsContract:
                 agent = Agent(work, "parent", one.policy, timeout=None, limit=None, workspace=None, pins=M1)
                 with contextlib.suppress(Waiting, Failed):
                     await store.drive(agent, key="p")
-                for asked in await store.asks():
-                    await store.answer(asked.id, "yes")
+                for ask in await store.asks():
+                    await store.answer(ask.id, "yes")
             parent = (await store.runs(agent="parent"))[0].record
             own = (await store.runs(agent="a"))[0].record
             assert (parent.pins, parent.pins_change) == (M1, None)
@@ -340,11 +340,11 @@ class AsyncPinsContract:
         async with await opener() as store:
             for number, model in enumerate(("m1", "m2", "m1")):
                 await store.drive(program(work, pins={"model": model, "tools": {"git": "2"}}), key=str(number))
-            assert [each.record.key for each in await store.runs(version="model=m1")] == ["2", "0"]
-            assert [each.record.key for each in await store.runs(version="tools.git=2", agent="a")] == ["2", "1", "0"]
+            assert [run.record.key for run in await store.runs(version="model=m1")] == ["2", "0"]
+            assert [run.record.key for run in await store.runs(version="tools.git=2", agent="a")] == ["2", "1", "0"]
             page = await store.runs(version="model=m1", limit=1)
             assert page.next is not None
-            assert [each.record.key for each in await store.runs(version="model=m1", after=page.next)] == ["0"]
+            assert [run.record.key for run in await store.runs(version="model=m1", after=page.next)] == ["0"]
             assert not list(await store.runs(version="model=m3"))
             assert not list(await store.runs(version="model=m1", errors=True))
             for wrong in ("model", "=m1", "model=", ""):

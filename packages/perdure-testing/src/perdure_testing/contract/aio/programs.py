@@ -133,22 +133,22 @@ class AsyncProgramsContract:
             return [await run.step(note, "old"), await run.ask("?")]
 
         async def new(run: AsyncRun) -> list[Any]:
-            said = []
+            lines = []
             for _ in range(2):
                 way = "new" if await run.patched("v2") else "old"
-                said.append(way)
-            return [await run.step(note, said[0]), await run.ask("?"), *said, await run.patched("v2")]
+                lines.append(way)
+            return [await run.step(note, lines[0]), await run.ask("?"), *lines, await run.patched("v2")]
 
         async with await opener() as store:
             await driven(store, program(old), key="began")
-            made = program(new)
+            agent = program(new)
             for key in ("began", "fresh"):
                 for _ in range(2):
-                    await (await store.start(made, key=key)).resume()
-                    await driven(store, made, key=key)
+                    await (await store.start(agent, key=key)).resume()
+                    await driven(store, agent, key=key)
                 await store.answer((await store.asks())[0].id, "a")
-            assert await store.drive(made, key="began") == ["old", "a", "old", "old", False]
-            assert await store.drive(made, key="fresh") == ["new", "a", "new", "new", True]
+            assert await store.drive(agent, key="began") == ["old", "a", "old", "old", False]
+            assert await store.drive(agent, key="fresh") == ["new", "a", "new", "new", True]
 
     async def test_a_run_that_another_program_was_tried_with_can_be_pinned_to_its_own(
         self, opener: AsyncOpener
@@ -182,8 +182,8 @@ class AsyncProgramsContract:
             raise Changed("another one is", reason="changed", place="0//1")
 
         async with await opener() as store:
-            for each, reason in ((halt, "mine"), (nested, "changed")):
-                await driven(store, program(each), key=each.__name__)
+            for function, reason in ((halt, "mine"), (nested, "changed")):
+                await driven(store, program(function), key=function.__name__)
                 (handle,) = await store.runs(status="parked", limit=1)
                 assert handle.record.reason == reason
 

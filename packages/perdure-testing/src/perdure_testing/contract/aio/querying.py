@@ -58,8 +58,8 @@ class AsyncQueryingContract:
             events = await session.events(limit=1000)
             assert [row["at"] for row in rows] == [e.at.strftime("%Y-%m-%dT%H:%M:%S.%fZ") for e in events]
             one = events[1].at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-            found = await store.query("SELECT count(*) AS n FROM v_events WHERE at <= :at", {"at": one})
-            assert found[0]["n"] >= 1
+            counts = await store.query("SELECT count(*) AS n FROM v_events WHERE at <= :at", {"at": one})
+            assert counts[0]["n"] >= 1
 
     async def test_large_documents_are_whole_and_found_by_a_path(self, opener: AsyncOpener) -> None:
         """A question about what documents say must not miss those that are large."""
@@ -68,13 +68,13 @@ class AsyncQueryingContract:
             texts = ["é" * 100, "b" * 20_000, "ü" * 30_000]
             for number, text in enumerate(texts):
                 await session.set(f"v{number}", {"status": "open", "text": text})
-            asked = "SELECT name, doc ->> 'text' AS text FROM v_entries WHERE doc ->> 'status' = 'open' ORDER BY name"
-            assert await store.query(asked) == [{"name": f"v{i}", "text": text} for i, text in enumerate(texts)]
+            query = "SELECT name, doc ->> 'text' AS text FROM v_entries WHERE doc ->> 'status' = 'open' ORDER BY name"
+            assert await store.query(query) == [{"name": f"v{i}", "text": text} for i, text in enumerate(texts)]
             (turn,) = [await session.say("user", "c" * 20_000)]
-            found = await store.query(
+            rows = await store.query(
                 "SELECT doc ->> 'content' AS said FROM v_turns WHERE seq = :seq", {"seq": turn.seq}
             )
-            assert found == [{"said": "c" * 20_000}]
+            assert rows == [{"said": "c" * 20_000}]
 
     async def test_a_tenant_sees_its_own(self, opener: AsyncOpener) -> None:
         async with await opener() as store:

@@ -25,7 +25,7 @@ class AsyncRequestsContract:
         async with await opener() as store:
             session = await store.session("s")
             assert await session.once("k", decide, asked=["decide", "Use A"]) == first
-            assert [each.seq for each in await session.decisions()] == [first["seq"]]
+            assert [decision.seq for decision in await session.decisions()] == [first["seq"]]
             assert await session.once("another", decide) != first
 
     async def test_a_key_stands_for_one_request(self, opener: AsyncOpener) -> None:
@@ -71,8 +71,8 @@ class AsyncRequestsContract:
             await session.once("plain", decide)
             await session.once("k", work, about=["user:cy"])
             for whom in ("user:bo", "user:al", "user:cy"):
-                found = await store.events(about=whom)
-                assert [each.kind for each in found if each.session.startswith("requests/")] == ["value.set"]
+                events = await store.events(about=whom)
+                assert [event.kind for event in events if event.session.startswith("requests/")] == ["value.set"]
 
     async def test_an_effect_is_dispatched_once_for_a_request(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -80,8 +80,8 @@ class AsyncRequestsContract:
             effect = await session.begin("send", {"to": "a"}, key="e")
 
             def dispatch(tx: Any) -> list[Any]:
-                made = tx.effect(effect.id).dispatch()
-                return [made.state.value, made.record.attempt]
+                dispatched = tx.effect(effect.id).dispatch()
+                return [dispatched.state.value, dispatched.record.attempt]
 
             assert await session.once("d", dispatch) == await session.once("d", dispatch) == ["dispatched", 1]
             with pytest.raises(Conflict):
@@ -90,15 +90,15 @@ class AsyncRequestsContract:
     async def test_a_question_in_a_session_is_listed_and_answered_once(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")
-            asked = await session.ask("Merge?", choices=["merge", "hold"], detail={"pr": 7})
+            question = await session.ask("Merge?", choices=["merge", "hold"], detail={"pr": 7})
             other = await (await store.session("other")).ask("Deploy?")
-            assert [each.id for each in await store.asks()] == [other.id, asked.id]
-            assert [each.id for each in await store.asks(session="s", limit=1)] == [asked.id]
+            assert [ask.id for ask in await store.asks()] == [other.id, question.id]
+            assert [ask.id for ask in await store.asks(session="s", limit=1)] == [question.id]
             assert await store.asks(session="nobody's") == []
             await store.answer(other.id, "no")
             with pytest.raises(Invalid):
-                await store.answer(asked.id, "perhaps")
-            assert (await store.answer(asked.id, "merge", by="alice")).answer == "merge"
+                await store.answer(question.id, "perhaps")
+            assert (await store.answer(question.id, "merge", by="alice")).answer == "merge"
             with pytest.raises(Conflict):
-                await store.answer(asked.id, "hold")
+                await store.answer(question.id, "hold")
             assert await store.asks() == []

@@ -40,18 +40,18 @@ class AsyncRestoredContract:
         async def outer(run: AsyncRun) -> list[Any]:
             assert run.restored is None
             await run.ask("?")
-            found = [await run.act(send, "a"), await run.act(send, "b")]
-            await run.checkpoint(found)
-            return [*found, await run.act(send, "c")]
+            results = [await run.act(send, "a"), await run.act(send, "b")]
+            await run.checkpoint(results)
+            return [*results, await run.act(send, "c")]
 
-        made = program(outer)
+        agent = program(outer)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             put_back(store)  # it sent `a` after the backup
             await (await store.runs())[0].resume()
-            await driven(store, made)  # being taken once is not enough
+            await driven(store, agent)  # being taken once is not enough
             await store.answer((await store.asks())[0].id, "go on")
-            assert await store.drive(made, key="k") == ["found", "sent b", "sent c"]
+            assert await store.drive(agent, key="k") == ["found", "sent b", "sent c"]
             assert outside.calls == ["looked for a", "looked for b", "sent b", "looked for c", "sent c"]
 
     @pytest.mark.parametrize("batch", [False, True])
@@ -78,22 +78,22 @@ class AsyncRestoredContract:
         async def outer(run: AsyncRun) -> list[Any]:
             await run.ask("?")
             if batch:
-                return [each.result for each in (await run.respond(think, tools=[sender])).answers]
+                return [answer.result for answer in (await run.respond(think, tools=[sender])).answers]
             await run.step(think)
             return [await run.act(sender, "a"), await run.act(sender, "b")]
 
-        made = program(outer)
+        agent = program(outer)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             put_back(store)  # a model may have said something else since
             await store.answer((await store.asks())[0].id, "go on")
-            await driven(store, made)
+            await driven(store, agent)
             assert outside.calls == []
             await (await store.effects(state="in_doubt"))[0].settle(Happened("sent c"), by="ann")
-            await driven(store, made)
+            await driven(store, agent)
             assert outside.calls == []
             await (await store.effects(state="in_doubt"))[0].settle(Absent(), by="ann")
-            assert await store.drive(made, key="k") == ["sent c", "sent b"]
+            assert await store.drive(agent, key="k") == ["sent c", "sent b"]
 
     @pytest.mark.parametrize("batch", [False, True])
     @pytest.mark.parametrize("verdict", [Happened("sent before"), Absent()])
@@ -111,29 +111,29 @@ class AsyncRestoredContract:
             return {"calls": [Call("c", "send", {})]}
 
         async def outer(run: AsyncRun) -> list[Any]:
-            found = run.restored
-            if found is None:
+            result = run.restored
+            if result is None:
                 await run.ask("?")
-                found = (await run.respond(think, tools=[send])).answers[0].result if batch else await run.act(send)
-                await run.checkpoint(found)
-            return [found, await run.act(send)]
+                result = (await run.respond(think, tools=[send])).answers[0].result if batch else await run.act(send)
+                await run.checkpoint(result)
+            return [result, await run.act(send)]
 
-        made = program(outer)
+        agent = program(outer)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             put_back(store)  # it may have sent it after the backup
             await store.answer((await store.asks())[0].id, "go on")
-            await driven(store, made)
-            await driven(store, made)
+            await driven(store, agent)
+            await driven(store, agent)
             (doubt,) = await store.effects(state="in_doubt")
             assert outside.calls == []
             await doubt.settle(verdict, by="ann")
             sent = "sent before" if isinstance(verdict, Happened) else "sent now"
-            await driven(store, made)  # a checkpoint does not make it known what came after the backup
+            await driven(store, agent)  # a checkpoint does not make it known what came after the backup
             assert outside.count == (0 if isinstance(verdict, Happened) else 1)
             (doubt,) = await store.effects(state="in_doubt")
             await doubt.settle(Happened("this too"), by="ann")
-            assert await store.drive(made, key="k") == [sent, "this too"]
+            assert await store.drive(agent, key="k") == [sent, "this too"]
             assert outside.count == (0 if isinstance(verdict, Happened) else 1)
 
     async def test_a_run_that_somebody_vouches_for_does_what_it_means_to_do(self, opener: AsyncOpener) -> None:
@@ -147,13 +147,13 @@ class AsyncRestoredContract:
             await run.ask("?")
             return [await run.act(send), await run.act(send)]
 
-        made = program(outer)
+        agent = program(outer)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             put_back(store)
             await (await store.runs())[0].resume(vouch=True)
             await store.answer((await store.asks())[0].id, "go on")
-            assert await store.drive(made, key="k") == ["sent", "sent"]
+            assert await store.drive(agent, key="k") == ["sent", "sent"]
 
     async def test_a_drive_that_began_before_the_loss_records_nothing_more(self, opener: AsyncOpener) -> None:
         """Its work may be missing, and so may its lease: the run is driven anew, from what there is (P7)."""
@@ -189,15 +189,15 @@ class AsyncRestoredContract:
             await run.ask("?")
             return await run.call(inner)
 
-        made = program(outer)
+        own_agent = program(outer)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, own_agent)
             put_back(store)
             await store.answer((await store.asks())[0].id, "go on")
-            await driven(store, made)
+            await driven(store, own_agent)
             await store.recover([inner])
             (doubt,) = await store.effects(state="in_doubt")
             await doubt.settle(Happened("sent before"), by="ann")
             await store.recover([inner])
-            assert await store.drive(made, key="k") == "sent before"
+            assert await store.drive(own_agent, key="k") == "sent before"
             assert outside.calls == []

@@ -51,14 +51,14 @@ async def kept(session: AsyncSession) -> dict[str, Any]:
         "pending": await session.pending(),
         "covers": await session.covers(),
         "nested": await session.covers(nested=True),
-        "values": [replace(each, age=None) for each in await session.entries()],
-        "decisions": [each.record for each in await session.decisions()],
-        "tasks": [each.record for each in await session.tasks()],
-        "ready": [each.record for each in await session.ready()],
+        "values": [replace(entry, age=None) for entry in await session.entries()],
+        "decisions": [decision.record for decision in await session.decisions()],
+        "tasks": [task.record for task in await session.tasks()],
+        "ready": [task.record for task in await session.ready()],
         "restored": await session.restore(),
         "newest": (await session.checkpoints(limit=1))[0],
-        "artifacts": [each.record for each in await session.artifacts()],
-        "content": [await each.read() for each in await session.artifacts()],
+        "artifacts": [artifact.record for artifact in await session.artifacts()],
+        "content": [await artifact.read() for artifact in await session.artifacts()],
         "emitted": await session.events(emitted=True),
         "folded": await session.fold(lambda state, event: (state or 0) + event.data["n"]),
         "info": replace(await session.info(), last_seq=0, last_at=None, copy=False),
@@ -84,15 +84,15 @@ class AsyncRetentionContract:
             report = await store.retain(EVERYTHING, dry_run=False)
             assert (report.checkpoints, report.turns) == (5, 19)  # the rule, and the ends of the summary stay
             assert await kept(session) == before
-            left = await session.turns(after=0, limit=1000)
-            assert left == [turn for turn in turns if turn.seq not in report.streams[0].turns]
+            remaining = await session.turns(after=0, limit=1000)
+            assert remaining == [turn for turn in turns if turn.seq not in report.streams[0].turns]
             events = await session.events(limit=1000)
             assert [(event.seq, event.kind, event.actor, event.at) for event in events][: len(headers)] == headers
-            gone = {*report.streams[0].turns, *report.streams[0].checkpoints}
-            assert {event.seq for event in events if event.emptied} == gone
+            emptied = {*report.streams[0].turns, *report.streams[0].checkpoints}
+            assert {event.seq for event in events if event.emptied} == emptied
             verified = await store.verify()
             assert verified.ok, verified
-            assert {each.seq for each in verified.unverifiable} == gone
+            assert {place.seq for place in verified.unverifiable} == emptied
 
     async def test_a_dry_run_changes_nothing_and_says_exactly_what_goes(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -100,14 +100,14 @@ class AsyncRetentionContract:
             await covered_upto(session, 21)
             await talked(store, "untouched", rounds=1)
             events = len(await session.events(limit=1000))
-            said = await store.retain(EVERYTHING)
-            assert said.dry_run
+            plan = await store.retain(EVERYTHING)
+            assert plan.dry_run
             assert len(await session.events(limit=1000)) == events
             done = await store.retain(EVERYTHING, dry_run=False)
-            assert replace(said, dry_run=False) == done
+            assert replace(plan, dry_run=False) == done
             # Three results are blobs of their own; the other session has said the first one too.
             assert done.bytes > 3 * len(BIG)
-            assert [(each.kind, each.name) for each in done.streams] == [("session", "a")]
+            assert [(stream.kind, stream.name) for stream in done.streams] == [("session", "a")]
             again = await store.retain(EVERYTHING, dry_run=False)
             assert (again.streams, again.blobs, again.bytes) == ((), 0, 0)
 
@@ -118,9 +118,9 @@ class AsyncRetentionContract:
                 await session.checkpoint(BIG + BIG[n:], name="large")  # without them the session is a small one
             await covered_upto(session, 21)
             rules = [Retention(checkpoints=1), Retention(turns=0, larger_than=200_000)]
-            said, done = await store.retain(*rules), await store.retain(*rules, dry_run=False)
-            assert (said.checkpoints, said.turns) == (9, 19)
-            assert replace(said, dry_run=False) == done
+            plan, done = await store.retain(*rules), await store.retain(*rules, dry_run=False)
+            assert (plan.checkpoints, plan.turns) == (9, 19)
+            assert replace(plan, dry_run=False) == done
 
     async def test_what_a_fork_sees_stays(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -128,20 +128,20 @@ class AsyncRetentionContract:
             early = await session.fork(at=16, name="early")  # before there was a summary
             await covered_upto(session, 21)
             late = await session.fork(name="late")
-            before = [await kept(each) for each in (early, late, session)]
-            said = await early.turns(after=0, limit=1000)
+            before = [await kept(branch) for branch in (early, late, session)]
+            turns = await early.turns(after=0, limit=1000)
             report = await store.retain(EVERYTHING, dry_run=False)
             assert report.turns > 0
             assert min(report.streams[0].turns) > 16
-            assert [await kept(each) for each in (early, late, session)] == before
-            assert await early.turns(after=0, limit=1000) == said
+            assert [await kept(branch) for branch in (early, late, session)] == before
+            assert await early.turns(after=0, limit=1000) == turns
             assert (await store.verify()).ok
 
     async def test_a_call_whose_result_is_still_to_come_stays(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("a")
             await session.say("user", "look")
-            asked = await session.say("assistant", "looking", calls=[Call("c", "grep", {}), Call("d", "ls", {})])
+            turn = await session.say("assistant", "looking", calls=[Call("c", "grep", {}), Call("d", "ls", {})])
             await session.result("c", "found")
             for n in range(4):
                 await session.say("user", f"question {n}")
@@ -149,9 +149,9 @@ class AsyncRetentionContract:
             await covered_upto(session, 10)
             fork = await session.fork(name="fork")
             assert (await store.retain(EVERYTHING, dry_run=False)).turns > 0
-            assert (await session.result("d", "late")).seq > asked.seq
+            assert (await session.result("d", "late")).seq > turn.seq
             assert (await store.retain(EVERYTHING, dry_run=False)).turns == 0  # the fork still waits for it
-            assert (await fork.result("d", "later still")).seq > asked.seq
+            assert (await fork.result("d", "later still")).seq > turn.seq
             assert (await store.verify()).ok
 
     async def test_the_past_says_what_it_lacks(self, opener: AsyncOpener) -> None:
@@ -160,9 +160,9 @@ class AsyncRetentionContract:
             upto = (await session.events(limit=1000))[-1].seq
             await covered_upto(session, 21)
             now = (await session.events(limit=1000))[-1].seq
-            whole = await (await session.at(now)).transcript()
+            transcript = await (await session.at(now)).transcript()
             await store.retain(EVERYTHING, dry_run=False)
-            assert await (await session.at(now)).transcript() == whole
+            assert await (await session.at(now)).transcript() == transcript
             for incomplete in (await session.at(upto), await session.fork(at=upto, name="since")):
                 with pytest.raises(NotFound, match="were pruned since"):
                     await incomplete.transcript()
@@ -188,10 +188,10 @@ class AsyncRetentionContract:
                 with pytest.raises(NotFound, match="were pruned since"):
                     await telling.pending()
             await fork.say("assistant", "where were we?")
-            said = await fork.say("user", "at the end")
+            turn = await fork.say("user", "at the end")
             pending = await fork.pending()
             assert pending is not None
-            assert pending.turn.seq == said.seq
+            assert pending.turn.seq == turn.seq
             assert await session.pending() is None
 
     async def test_summaries_go_on_after_it(self, opener: AsyncOpener) -> None:
@@ -221,7 +221,7 @@ class AsyncRetentionContract:
                 await small.checkpoint(n)
 
             async def names(**rule: Any) -> set[str]:
-                return {each.name for each in (await store.retain(Retention(**rule))).streams}
+                return {stream.name for stream in (await store.retain(Retention(**rule))).streams}
 
             assert await names(checkpoints=1, turns=0) == {"old", "young", "small"}
             assert await names(checkpoints=1, older_than="5d") == {"old"}
@@ -233,12 +233,12 @@ class AsyncRetentionContract:
             assert await names(checkpoints=1, except_label="hold") == {"old", "small"}
             assert await names(checkpoints=1, larger_than=20_000) == {"old", "young"}
             rules = [Retention(checkpoints=1, label="hold"), Retention(turns=0, older_than="5d")]
-            said, done = await store.retain(*rules), await store.retain(*rules, dry_run=False)
-            assert [(each.name, len(each.checkpoints), len(each.turns)) for each in done.streams] == [
+            plan, done = await store.retain(*rules), await store.retain(*rules, dry_run=False)
+            assert [(stream.name, len(stream.checkpoints), len(stream.turns)) for stream in done.streams] == [
                 ("old", 0, 19),
                 ("young", 5, 0),
             ]
-            assert replace(said, dry_run=False) == done
+            assert replace(plan, dry_run=False) == done
 
     async def test_a_session_that_ended_goes_and_its_record_stays(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -255,19 +255,19 @@ class AsyncRetentionContract:
             opener.clock.advance("31d")
             await spoken_to.say("user", "are you still there?")  # a closed session takes turns, and they are young
             before = [
-                each.record for each in [*await ended.tasks(), *await ended.decisions(), *await ended.artifacts()]
+                task.record for task in [*await ended.tasks(), *await ended.decisions(), *await ended.artifacts()]
             ]
-            said = await store.retain(rule)
-            assert [each.name for each in said.streams] == ["ended", "short"]
-            assert (len(said.streams[0].turns), len(said.streams[0].checkpoints), len(said.streams[0].events)) == (
+            plan = await store.retain(rule)
+            assert [stream.name for stream in plan.streams] == ["ended", "short"]
+            assert (len(plan.streams[0].turns), len(plan.streams[0].checkpoints), len(plan.streams[0].events)) == (
                 31,
                 6,
                 1,
             )
             done = await store.retain(rule, dry_run=False)
-            assert replace(said, dry_run=False) == done
+            assert replace(plan, dry_run=False) == done
             assert [
-                each.record for each in [*await ended.tasks(), *await ended.decisions(), *await ended.artifacts()]
+                task.record for task in [*await ended.tasks(), *await ended.decisions(), *await ended.artifacts()]
             ] == before
             assert await ended.turns(after=0) == []
             for kept_whole in (forked, open_):
@@ -288,9 +288,9 @@ class AsyncRetentionContract:
                 await session.close()
             await session.label("hold")
             one = await store.retain(Retention(sessions=True, session="a"))
-            assert [each.name for each in one.streams] == ["a"]
+            assert [stream.name for stream in one.streams] == ["a"]
             rest = await store.retain(Retention(sessions=True, except_label="hold"), dry_run=False)
-            assert [each.name for each in rest.streams] == ["a", "b"]
+            assert [stream.name for stream in rest.streams] == ["a", "b"]
             assert len(await session.turns()) == 1
 
     async def test_a_run_that_is_over_goes_but_for_its_result_and_effects(self, opener: AsyncOpener) -> None:
@@ -308,10 +308,10 @@ class AsyncRetentionContract:
             await store.recover(agents=[steps])
             await session.close()
             rule = Retention(runs=True, sessions=True)
-            said = await store.retain(rule)
-            taken = [(each.kind, len(each.events)) for each in said.streams]
-            assert taken == [("run", 3)]  # the session has a run in flight
-            assert replace(said, dry_run=False) == await store.retain(rule, dry_run=False)
+            plan = await store.retain(rule)
+            counts = [(stream.kind, len(stream.events)) for stream in plan.streams]
+            assert counts == [("run", 3)]  # the session has a run in flight
+            assert replace(plan, dry_run=False) == await store.retain(rule, dry_run=False)
             (over,) = await store.runs(status="completed")
             assert await over.steps() == []
             assert over.record.result == 3 * len(BIG) + 3
@@ -333,14 +333,14 @@ class AsyncRetentionContract:
             await session.set("v", "now")  # version 7
             opener.clock.advance("1h")
             seqs = [event.seq for event in await session.events(limit=100) if event.kind.startswith("value.")]
-            before = [replace(each, age=None) for each in await session.entries()]
+            before = [replace(entry, age=None) for entry in await session.entries()]
             rule = Retention(values=2, older_than="30m")
-            told = await store.retain(rule)
-            assert (told.values, told.events, told.turns) == (5 + 3, 0, 0)
+            planned = await store.retain(rule)
+            assert (planned.values, planned.events, planned.turns) == (5 + 3, 0, 0)
             report = await store.retain(rule, dry_run=False)
-            assert (report.streams, report.values) == (told.streams, told.values)
-            assert {each.name: each.values for each in report.streams}["a"] == tuple(seqs[:5])
-            assert [replace(each, age=None) for each in await session.entries()] == before
+            assert (report.streams, report.values) == (planned.streams, planned.values)
+            assert {stream.name: stream.values for stream in report.streams}["a"] == tuple(seqs[:5])
+            assert [replace(entry, age=None) for entry in await session.entries()] == before
             assert ((await session.get("v")), (await scope.get("w"))) == ("now", BIG + "4")
             assert (await store.verify()).ok
             for seq in (seqs[0], seqs[4]):
@@ -384,12 +384,12 @@ class AsyncRetentionContract:
             for number in range(4, 8):
                 await session.emit("deploy.seen", {"n": number})
             rule = Retention(emitted=2)
-            told = await store.retain(rule)
+            planned = await store.retain(rule)
             report = await store.retain(rule, dry_run=False)
-            assert (report.streams, report.events) == (told.streams, 2)
-            assert [each.data["n"] for each in await fork.events(kind="deploy.seen")] == [0, 1, 2, 3]
-            left = await session.events(kind="deploy.seen")
-            assert [each.data for each in left if each.data is not None] == [{"n": n} for n in (0, 1, 2, 3, 6, 7)]
+            assert (report.streams, report.events) == (planned.streams, 2)
+            assert [event.data["n"] for event in await fork.events(kind="deploy.seen")] == [0, 1, 2, 3]
+            events = await session.events(kind="deploy.seen")
+            assert [event.data for event in events if event.data is not None] == [{"n": n} for n in (0, 1, 2, 3, 6, 7)]
             assert (await store.verify()).ok
             assert (await store.retain(Retention(emitted=0, older_than="1h"))).events == 0
 
@@ -421,7 +421,9 @@ class AsyncRetentionContract:
             waits = await store.start(asks, 3, key="waits")
             await store.recover(agents=[asks])
             report = await store.retain(Retention(checkpoints=1), dry_run=False)
-            assert [(each.kind, each.name, len(each.checkpoints)) for each in report.streams] == [("run", over.id, 1)]
+            assert [(stream.kind, stream.name, len(stream.checkpoints)) for stream in report.streams] == [
+                ("run", over.id, 1)
+            ]
             await waits.signal("go")
             assert await store.drive(asks, 3, key="waits") == 3
             assert (await over.refresh()).record.result == 2

@@ -24,11 +24,11 @@ class AsyncNativeTurnContract:
         item = {"type": "reasoning", "id": "rs_1", "encrypted_content": "x" * 20_000, "n": [1, 2.5, None]}
         async with await opener() as store:
             session = await store.session("s")
-            said = await session.say("assistant", "hm", native=("openai.item", item), usage={"input": 7}, model="m-1")
-            opaque = await session.say("assistant", native=("openai.item", b"\x00\xff"), parent=said)
-            assert (said.native, said.usage, said.model) == (Native("openai.item", item), {"input": 7}, "m-1")
-            assert await session.turns() == [said, opaque]
-            assert opaque.parent == said.seq
+            turn = await session.say("assistant", "hm", native=("openai.item", item), usage={"input": 7}, model="m-1")
+            opaque = await session.say("assistant", native=("openai.item", b"\x00\xff"), parent=turn)
+            assert (turn.native, turn.usage, turn.model) == (Native("openai.item", item), {"input": 7}, "m-1")
+            assert await session.turns() == [turn, opaque]
+            assert opaque.parent == turn.seq
             # Only its framework can show the other.
             assert await session.transcript() == [{"role": "assistant", "content": "hm"}]
             assert (await session.say("assistant", "hm", key="k", native=("f", 1))).native == Native("f", 1)
@@ -69,7 +69,7 @@ class AsyncRetractingContract:
             session = await store.session("s")
             first = await session.say("user", "the cheese is called Gruyere")
             wrong = await session.say("assistant", "it is called Emmental", key="k")
-            assert wrong.content in [found.text for found in await store.search("Emmental")]
+            assert wrong.content in [hit.text for hit in await store.search("Emmental")]
             assert await session.retract(wrong, because="not so") == 1
             assert await session.retract(wrong) == 0
             assert await session.turns() == [first]
@@ -77,7 +77,7 @@ class AsyncRetractingContract:
             pending = await session.pending()
             assert pending is not None
             assert pending.turn == first
-            assert wrong.content not in [found.text for found in await store.search("Emmental")]
+            assert wrong.content not in [hit.text for hit in await store.search("Emmental")]
             assert "Emmental" not in (await session.boot(budget=2000)).text
             again = await session.say("assistant", "it is called Gruyere", key="k")
             assert again.seq > wrong.seq
@@ -93,8 +93,8 @@ class AsyncRetractingContract:
         async with await opener() as store:
             session = await store.session("s")
             maker = await session.say("assistant", calls=[Call("c", "find")])
-            given = await session.result("c", 1)
-            await session.retract(given)
+            result = await session.result("c", 1)
+            await session.retract(result)
             pending = await session.pending()
             assert pending is not None
             assert [call.id for call in pending.calls] == ["c"]
@@ -116,10 +116,10 @@ class AsyncRetractingContract:
             await fork.retract(turns[1])
             later = await fork.fork(name="later")
             await fork.retract(turns[2])
-            for each, left in [(session, "bc"), (fork, "a"), (later, "ac")]:
-                assert [turn.content for turn in await each.turns()] == list(left)
-                assert [turn.content for turn in await each.turns(after=0)] == list(left)
-                assert [message["content"] for message in await each.transcript()] == list(left)
+            for side, expected in [(session, "bc"), (fork, "a"), (later, "ac")]:
+                assert [turn.content for turn in await side.turns()] == list(expected)
+                assert [turn.content for turn in await side.turns(after=0)] == list(expected)
+                assert [message["content"] for message in await side.transcript()] == list(expected)
             assert (await fork.say("user", "anew", key="b")).content == "anew"
             assert (await later.say("user", "a", key="a")).seq == turns[0].seq
             past = await session.fork(at=turns[2].seq, name="past")
@@ -131,19 +131,19 @@ class AsyncRetractingContract:
             session = await store.session("s")
             await session.say("user", "a")
             secret = await session.say("user", "b")
-            kept = await session.say("user", "c")
+            last = await session.say("user", "c")
             await session.retract(secret)
             fork = await session.fork(at=secret.seq, name="fork")
             assert [turn.seq for turn in await fork.turns(last=1)] == [secret.seq]
             assert not (await store.retain(Retention(turns=0), dry_run=False)).streams  # the fork shows it
             alone = await store.session("alone")
-            said = [await alone.say("user", text) for text in "xyz"]
-            await alone.retract(said[1])
+            turns = [await alone.say("user", text) for text in "xyz"]
+            await alone.retract(turns[1])
             report = await store.retain(Retention(turns=0), dry_run=False)
-            assert [(each.name, each.turns) for each in report.streams] == [("alone", (said[1].seq,))]
+            assert [(stream.name, stream.turns) for stream in report.streams] == [("alone", (turns[1].seq,))]
             assert [turn.content for turn in await alone.turns()] == ["x", "z"]
             assert [message["content"] for message in await alone.transcript(full=True)] == ["x", "z"]
-            assert await session.turns(last=1) == [kept]
+            assert await session.turns(last=1) == [last]
             assert (await store.verify()).ok
 
 
@@ -209,11 +209,11 @@ class AsyncSpotContract:
     """Tools made on the spot, one store in both colours, and waiting for others."""
 
     async def test_a_tool_made_on_the_spot_is_settled_by_its_like(self, opener: AsyncOpener) -> None:
-        seen: list[str] = []
+        calls: list[str] = []
 
-        def made(reply: str) -> perdure.Tool:
+        def tool_for(reply: str) -> perdure.Tool:
             def post(text: str) -> str:
-                seen.append(text)
+                calls.append(text)
                 if reply == "lost":
                     raise RuntimeError(reply)
                 return reply
@@ -223,32 +223,32 @@ class AsyncSpotContract:
 
         async with await opener() as store:
             session = await store.session("s")
-            assert await session.act(made("ok"), "a", key="1") == "ok"
-            effect = await (await session.begin(made("lost"), {"text": "b"}, key="2")).dispatch()
-            assert await session.act(made("ok"), "a", key="1") == "ok"
-            assert seen == ["a"]
+            assert await session.act(tool_for("ok"), "a", key="1") == "ok"
+            effect = await (await session.begin(tool_for("lost"), {"text": "b"}, key="2")).dispatch()
+            assert await session.act(tool_for("ok"), "a", key="1") == "ok"
+            assert calls == ["a"]
             assert effect.tool == "post-it"
-            assert not [each for each in (await store.recover()).settled if each == effect.id]
+            assert not [effect_id for effect_id in (await store.recover()).settled if effect_id == effect.id]
 
     async def test_both_colours_at_once(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")
-            said = await session.say("user", "a")
+            turn = await session.say("user", "a")
             # async-only
             other = store.sync
-            said = await asyncio.to_thread(lambda: other.session("s").say("user", "b"))
-            assert session.sync.turns(last=1) == [said]
+            turn = await asyncio.to_thread(lambda: other.session("s").say("user", "b"))
+            assert session.sync.turns(last=1) == [turn]
             other.close()  # it is the owner's to close
             # end
-            assert await session.turns(last=1) == [said]
+            assert await session.turns(last=1) == [turn]
 
     async def test_waiting_until_it_is_durable(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")
-            said = await session.say("user", "a", key="k")
-            assert await session.await_durable(said) == said.seq
-            assert await session.await_durable("k", timeout="1s") == said.seq
-            for absent in (said.seq + 1, "other"):
+            turn = await session.say("user", "a", key="k")
+            assert await session.await_durable(turn) == turn.seq
+            assert await session.await_durable("k", timeout="1s") == turn.seq
+            for absent in (turn.seq + 1, "other"):
                 with pytest.raises(TimedOut):
                     await session.await_durable(absent, timeout="10ms")
             # async-only

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.effects import ledger, settling
-from perdure.effects.intents import intend
+from perdure.effects.effect_engine import intend
 from perdure.effects.tool import Tool, tool
 from perdure.errors import Failed, InDoubt, Unavailable, Waiting
 from perdure.handles.aio.run import AsyncRun
@@ -23,9 +23,9 @@ class Stopped(BaseException):
     """An exception that stops a process, as far as a tool can be seen to raise it."""
 
 
-async def died_with(session: AsyncSession, found: Tool, key: str) -> None:
+async def died_with(session: AsyncSession, own_tool: Tool, key: str) -> None:
     """Somebody dispatched this effect and gave no sign of life since."""
-    await session._write(ledger.dispatch, intend(found.name, found.kind, {}, found.rule, key, None), SENDER)
+    await session._write(ledger.dispatch, intend(own_tool.name, own_tool.kind, {}, own_tool.rule, key, None), SENDER)
 
 
 class AsyncRetriesContract:
@@ -149,13 +149,13 @@ class AsyncRetriesContract:
             try:
                 if verb == "a session":
                     (answer,) = await (await store.session("s")).respond(calls=[Call("a", "look", {})], tools=[reads])
-                    found = answer.result
+                    result = answer.result
                 else:
-                    found = await store.drive(program(outer), key="k")
+                    result = await store.drive(program(outer), key="k")
                     assert len(await (await store.runs())[0].steps()) == (2 if verb == "a batch" else 1)
             finally:
                 end.set()
-            assert (found["found"], outside.count) == (7, 3)
+            assert (result["found"], outside.count) == (7, 3)
             assert (await store.verify()).ok
 
     async def test_a_step_that_is_overdue_fails_now_and_at_every_replay(self, opener: AsyncOpener) -> None:
@@ -178,12 +178,12 @@ class AsyncRetriesContract:
                     codes.append(failed.code)
             return [*codes, await run.ask("?")]
 
-        made = program(outer)
+        agent = program(outer)
         async with await opener() as store:
             try:
-                assert type(await driven(store, made)) is Waiting
+                assert type(await driven(store, agent)) is Waiting
                 await store.answer((await store.asks())[0].id, "seen")
-                assert await store.drive(made, key="k") == ["Overdue", "No", "seen"]
+                assert await store.drive(agent, key="k") == ["Overdue", "No", "seen"]
             finally:
                 end.set()
             assert outside.calls == ["looked", "asked"]

@@ -39,10 +39,10 @@ def program(fn: Any, **declared: Any) -> Agent:
     return agent(name="a", **declared)(fn)
 
 
-async def driven(store: AsyncStore, made: Agent, *args: Any, key: str = "k", **kwargs: Any) -> Any:
+async def driven(store: AsyncStore, agent: Agent, *args: Any, key: str = "k", **kwargs: Any) -> Any:
     """Drive it; what it is refused with counts as what it gave."""
     try:
-        return await store.drive(made, *args, key=key, **kwargs)
+        return await store.drive(agent, *args, key=key, **kwargs)
     except Error as error:
         return error
 
@@ -71,32 +71,32 @@ class AsyncRunsContract:
         async def fix(run: AsyncRun, issue: int, *, loud: bool = False) -> list[str]:
             plan = await run.step(draft, issue)
             sent = await run.act(send, plan)
-            said = await run.ask("Go on?")
-            return [plan, sent, said, str(loud)]
+            reply = await run.ask("Go on?")
+            return [plan, sent, reply, str(loud)]
 
-        made = program(fix)
+        agent = program(fix)
         async with await opener(actor="ann") as store:
-            handle = await store.start(made, 7, key="k", session="s", loud=True)
+            handle = await store.start(agent, 7, key="k", session="s", loud=True)
             assert (handle.status, handle.record.session, handle.record.creator) == ("ready", "s", "ann")
             for _ in range(2):
-                await store.start(made, 7, key="k", session="s", loud=True)
+                await store.start(agent, 7, key="k", session="s", loud=True)
                 assert await handle.resume() is handle
             with pytest.raises(Waiting) as waiting:
-                await store.drive(made, 7, key="k", session="s", loud=True)
+                await store.drive(agent, 7, key="k", session="s", loud=True)
             await handle.resume()
-            assert type(await driven(store, made, 7, session="s", loud=True)) is Waiting
+            assert type(await driven(store, agent, 7, session="s", loud=True)) is Waiting
             (ask,) = await handle.waits()
             assert (waiting.value.facts["asks"], waiting.value.facts["run"]) == ([ask.id], handle.id)
             assert f"perdure answer {ask.id}" in waiting.value.hint
             await store.answer(ask.id, "yes", by="bob")
             expected = ["draft 7", "sent draft 7", "yes", "True"]
-            assert await store.drive(made, 7, key="k", session="s", loud=True) == expected
+            assert await store.drive(agent, 7, key="k", session="s", loud=True) == expected
             assert await handle.result() == expected
-            assert await store.drive(made, 7, key="k", session="s", loud=True) == expected
+            assert await store.drive(agent, 7, key="k", session="s", loud=True) == expected
             assert outside.calls == ["draft 7", "sent draft 7"]
             (effect,) = await handle.effects()
             assert (effect.state, effect.record.place) == ("committed", "0//2")
-            assert [each.id for each in await store.runs(agent="a", session="s", status="completed")] == [handle.id]
+            assert [run.id for run in await store.runs(agent="a", session="s", status="completed")] == [handle.id]
             assert (await store.verify()).ok
 
     async def test_who_fails_without_a_word_is_known_by_the_name_of_what_it_raised(self, opener: AsyncOpener) -> None:
@@ -111,25 +111,25 @@ class AsyncRunsContract:
         async def same(_run: AsyncRun, n: int) -> int:
             return n
 
-        made = program(same)
+        agent = program(same)
         async with await opener() as store:
-            first = await store.start(made, 1, key="k")
-            assert (await store.start(made, 1, key="k")).id == first.id
+            first = await store.start(agent, 1, key="k")
+            assert (await store.start(agent, 1, key="k")).id == first.id
             with pytest.raises(KeyReused) as refused:
-                await store.start(made, 2, key="k")
+                await store.start(agent, 2, key="k")
             assert (refused.value.path, refused.value.facts["run"]) == ("key", first.id)
             assert refused.value.facts["stored"] != refused.value.facts["given"]
-            assert (await store.start(made, 1)).id != (await store.start(made, 1)).id
+            assert (await store.start(agent, 1)).id != (await store.start(agent, 1)).id
             assert len(await store.runs()) == 3
 
     async def test_many_who_start_it_at_once_start_one(self, opener: AsyncOpener) -> None:
         async def same(run: AsyncRun) -> None: ...
 
-        made = program(same)
+        agent = program(same)
         async with await opener() as x, await opener() if opener.shared else x as y:
             for number in range(4):
                 key = f"k{number}"
-                outcomes = await AsyncRace.between(*[partial(each.start, made, key=key) for each in (x, y, x, y)])
+                outcomes = await AsyncRace.between(*[partial(opened.start, agent, key=key) for opened in (x, y, x, y)])
                 assert outcomes.refused == []
                 assert len({handle.id for handle in outcomes.won}) == 1
             assert len(await x.runs()) == 4
@@ -137,16 +137,16 @@ class AsyncRunsContract:
     async def test_of_two_who_claim_one_gets_it(self, opener: AsyncOpener) -> None:
         async def same(run: AsyncRun) -> None: ...
 
-        made = program(same)
+        agent = program(same)
         async with await opener() as x, await opener() if opener.shared else x as y:
             for _ in range(4):
-                handle = await x.start(made)
+                handle = await x.start(agent)
                 outcomes = await AsyncRace.between(partial(claimed, x, handle), partial(claimed, y, handle))
-                assert len([each for each in outcomes if each is not None]) == 1
+                assert len([outcome for outcome in outcomes if outcome is not None]) == 1
                 assert (await handle.refresh()).record.token == 1
                 if opener.shared:
                     with pytest.raises(Conflict) as held:
-                        await _drive_again(y if outcomes[0] is not None else x, made, handle)
+                        await _drive_again(y if outcomes[0] is not None else x, agent, handle)
                     assert held.value.facts["holder"] == handle.record.holder
 
     async def test_registered_types_go_in_and_out(self, opener: AsyncOpener) -> None:
@@ -170,23 +170,23 @@ class AsyncRunsContract:
             assert effect.record.args == {"price": Price(2, "EUR")}
 
     async def test_time_and_chance_stay_the_same(self, opener: AsyncOpener) -> None:
-        seen: list[Any] = []
+        draws: list[Any] = []
 
         async def dice(run: AsyncRun) -> None:
-            seen.append([await run.now(), run.uuid(), run.uuid(), run.random(), run.random()])
+            draws.append([await run.now(), run.uuid(), run.uuid(), run.random(), run.random()])
             await run.ask("?")
 
-        made = program(dice)
+        agent = program(dice)
         async with await opener() as store:
             for _ in range(3):
-                await driven(store, made)
+                await driven(store, agent)
                 opener.clock.advance("1h")
                 await (await store.runs())[0].resume()
-            await driven(store, made, key="other")
-            assert seen[0] == seen[1] == seen[2]
-            now, one, two, x, y = seen[0]
+            await driven(store, agent, key="other")
+            assert draws[0] == draws[1] == draws[2]
+            now, one, two, x, y = draws[0]
             assert (one != two, x != y, 0 <= x < 1, now.tzinfo is not None, one.version) == (True, True, True, True, 4)
-            assert seen[3][1] != one
+            assert draws[3][1] != one
 
     async def test_a_step_that_fails_is_kept_when_the_program_goes_on(self, opener: AsyncOpener) -> None:
         outside = CountingWorld()
@@ -205,13 +205,13 @@ class AsyncRunsContract:
             await run.ask("?")
             return codes
 
-        made = program(careful)
+        agent = program(careful)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             await (await store.runs())[0].resume()
-            await driven(store, made)
+            await driven(store, agent)
             await store.answer((await store.asks())[0].id, "x")
-            assert await store.drive(made, key="k") == ["KeyError", "Failed"]
+            assert await store.drive(agent, key="k") == ["KeyError", "Failed"]
             assert outside.count == 2
 
     async def test_a_run_that_failed_can_be_tried_again_where_it_failed(self, opener: AsyncOpener) -> None:
@@ -228,15 +228,15 @@ class AsyncRunsContract:
         async def two(run: AsyncRun) -> str:
             return await run.step(first) + await run.step(second)
 
-        made = program(two)
+        agent = program(two)
         async with await opener() as store:
-            refused = await driven(store, made)
+            refused = await driven(store, agent)
             assert (type(refused), refused.code, refused.message) == (Failed, "ValueError", "step second: not yet")
             (handle,) = await store.runs(status="failed")
-            assert await driven(store, made) is not None  # it is over: driving it again does nothing
+            assert await driven(store, agent) is not None  # it is over: driving it again does nothing
             assert outside.calls == ["first", "second"]
             await handle.retry()
-            assert await store.drive(made, key="k") == "firstdone"
+            assert await store.drive(agent, key="k") == "firstdone"
             assert outside.calls == ["first", "second", "second"]
             with pytest.raises(Conflict):
                 await handle.retry()
@@ -256,20 +256,20 @@ class AsyncRunsContract:
             return text
 
         async def two(run: AsyncRun) -> list[str]:
-            said = []
+            lines = []
             try:
                 await run.act(send, "a")
             except Failed as failed:
-                said.append(await run.step(note, failed.message))
-            return [*said, await run.act(send, "b")]
+                lines.append(await run.step(note, failed.message))
+            return [*lines, await run.act(send, "b")]
 
-        made = program(two)
+        agent = program(two)
         async with await opener() as store:
-            refused = await driven(store, made)
+            refused = await driven(store, agent)
             assert (refused.code, refused.message.endswith(": no b")) == ("No", True)
             (handle,) = await store.runs()
             await handle.retry()
-            assert await store.drive(made, key="k") == ["no a", "b"]
+            assert await store.drive(agent, key="k") == ["no a", "b"]
             assert outside.calls == ["a", "b", "b"]
 
     # -- leases ------------------------------------------------------------------------------------------------------------
@@ -290,14 +290,14 @@ class AsyncRunsContract:
             async def work(run: AsyncRun) -> int:
                 return await run.step(usurped, 1)
 
-            made = program(work)
-            handle = await a.start(made, key="k")
+            agent = program(work)
+            handle = await a.start(agent, key="k")
             with pytest.raises(Conflict):  # b has it
-                await a.drive(made, key="k")
+                await a.drive(agent, key="k")
             done = await caller_of(b).read(steps.steps, stream_of(handle))
             assert (done, (await handle.refresh()).record.token) == ([], 2)
             opener.clock.advance("1h")
-            assert await b.drive(made, key="k") == 1
+            assert await b.drive(agent, key="k") == 1
             assert (await handle.refresh()).record.token == 3
             assert (await b.verify()).ok
 
@@ -322,7 +322,7 @@ class AsyncRunsContract:
                 _ways = {**AsyncRunShell._ways, CheckLease: _lose}  # noqa: RUF012 - as the shell has it
 
             async def work(run: AsyncRun) -> int:
-                run._shell = Losing(run._shell.caller, run._driving, run_for(run._driving.agent))
+                run._shell = Losing(run._shell.caller, run._engine, run_for(run._engine.agent))
                 return await run.act(send)
 
             async def later(run: AsyncRun) -> int:
@@ -341,11 +341,11 @@ class AsyncRunsContract:
         async def work(_run: AsyncRun) -> int:
             return 1
 
-        made = program(work)
+        agent = program(work)
         async with await opener() as store:
-            handle = await store.start(made, key="k")
+            handle = await store.start(agent, key="k")
             assert await claimed(store, handle) is not None  # claimed, and never driven
-            assert await store.drive(made, key="k") == 1
+            assert await store.drive(agent, key="k") == 1
 
     # -- asking --------------------------------------------------------------------------------------------------------------
 
@@ -356,7 +356,7 @@ class AsyncRunsContract:
             ids = [(await store.start(program(work))).id for _ in range(5)]
             page = await store.runs(limit=3)
             rest = await store.runs(limit=3, after=page.next)
-            assert [each.id for each in [*page, *rest]] == ids[::-1]
+            assert [row.id for row in [*page, *rest]] == ids[::-1]
             assert (rest.next, await store.runs(status="failed"), await store.runs(agent="other")) == (None, [], [])
             with pytest.raises(Invalid):
                 await store.runs(status="lost")  # type: ignore[arg-type]
@@ -371,11 +371,11 @@ class AsyncRunsContract:
         async def wait(run: AsyncRun) -> None:
             await run.ask("?")
 
-        made = program(wait, timeout="1h")
+        agent = program(wait, timeout="1h")
         async with await opener() as store:
-            assert type(await driven(store, made)) is Waiting
+            assert type(await driven(store, agent)) is Waiting
             opener.clock.advance("1h")
-            refused = await driven(store, made)
+            refused = await driven(store, agent)
             assert (type(refused), refused.code) == (Failed, "TimedOut")
             assert await store.asks() == []
 
@@ -409,17 +409,17 @@ class AsyncRunsContract:
 
     async def test_several_verbs_in_the_commit_of_a_step(self, opener: AsyncOpener) -> None:
         async def note(run: AsyncRun) -> Any:
-            said = await run.atomic(lambda tx: tx.session("notes").say("user", "x").seq)
+            turn = await run.atomic(lambda tx: tx.session("notes").say("user", "x").seq)
             await run.ask("?")
-            return said
+            return turn
 
-        made = program(note)
+        agent = program(note)
         async with await opener() as store:
             for _ in range(3):
-                await driven(store, made)
+                await driven(store, agent)
                 await (await store.runs())[0].resume()
             assert len(await (await store.session("notes")).turns(last=9)) == 1
 
 
-async def _drive_again(store: AsyncStore, made: Agent, handle: AsyncRunHandle) -> Any:
-    return await store._driven(await handle.refresh(), {made.name: made})
+async def _drive_again(store: AsyncStore, agent: Agent, handle: AsyncRunHandle) -> Any:
+    return await store._driven(await handle.refresh(), {agent.name: agent})

@@ -101,20 +101,22 @@ class AsyncSagasContract:
                 return failed.code
             return "?"
 
-        made = program(trip)
+        agent = program(trip)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             (handle,) = await store.runs()
             for _ in range(2):
                 await handle.resume()
-                await driven(store, made)
+                await driven(store, agent)
             await store.answer((await store.asks())[0].id, "x")
-            assert await store.drive(made, key="k") == "No"
+            assert await store.drive(agent, key="k") == "No"
             assert outside.calls == [
                 "created kept", "created a", "created b", "deleted b CREATED B", "deleted a CREATED A",
             ]  # fmt: skip
             states = {
-                each.record.args.get("name"): each.state for each in await handle.effects() if each.tool == "create"
+                effect.record.args.get("name"): effect.state
+                for effect in await handle.effects()
+                if effect.tool == "create"
             }
             assert states == {"kept": "committed", "a": "undone", "b": "undone"}
             assert (await store.verify()).ok
@@ -140,17 +142,17 @@ class AsyncSagasContract:
             except Exception:  # noqa: BLE001 - what a careless agent does: a parked run stays parked
                 await run.act(create, "after")
 
-        made = program(trip)
+        agent = program(trip)
         async with await opener() as store:
             with pytest.raises(Parked, match="create could not be undone: locked"):
-                await store.drive(made, key="k")
+                await store.drive(agent, key="k")
             (handle,) = await store.runs(status="parked")
-            assert [each.state for each in await handle.effects()] == ["undoing", "failed"]
+            assert [effect.state for effect in await handle.effects()] == ["undoing", "failed"]
             assert outside.calls == ["a", "delete a"]
             await getattr(handle, verb)()
-            await store.drive(made, key="k")
+            await store.drive(agent, key="k")
             assert outside.calls == ["a", "delete a", "delete a", "after"]
-            assert [each.state for each in await handle.effects()] == ["undone", "committed", "committed"]
+            assert [effect.state for effect in await handle.effects()] == ["undone", "committed", "committed"]
 
     async def test_doubt_inside_a_saga_waits_visibly(self, opener: AsyncOpener) -> None:
         outside = CountingWorld()
@@ -168,18 +170,18 @@ class AsyncSagasContract:
                 await run.act(create)
                 raise ValueError("no")
 
-        made = program(trip)
+        agent = program(trip)
         async with await opener() as store:
             for verdict, expected in ((Happened(1), ["created", "deleted"]), (Absent(), ["created", "created"])):
                 outside.calls.clear()
                 key = type(verdict).__name__
                 with pytest.raises(Waiting) as waiting:
-                    await store.drive(made, key=key)
+                    await store.drive(agent, key=key)
                 (doubt,) = waiting.value.facts["doubts"]
                 assert f"perdure settle {doubt}" in waiting.value.hint
                 assert outside.calls == ["created"]
                 await (await store.effect(doubt)).settle(verdict, by="ann")
-                refused = await driven(store, made, key=key)
+                refused = await driven(store, agent, key=key)
                 if type(verdict) is Happened:
                     assert refused.code == "ValueError"
                 else:
@@ -201,20 +203,20 @@ class AsyncSagasContract:
                 await run.act(create)
                 await run.ask("?")
 
-        made = program(trip, timeout="1h")
+        agent = program(trip, timeout="1h")
         async with await opener() as store:
             for end in ("cancel", "timeout"):
                 outside.calls.clear()
-                await driven(store, made, key=end)
+                await driven(store, agent, key=end)
                 (handle,) = await store.runs(status="waiting")
                 if end == "cancel":
                     assert (await handle.cancel("enough")).record.cancelling
                 else:
                     opener.clock.advance("1h")
-                refused = await driven(store, made, key=end)
+                refused = await driven(store, agent, key=end)
                 assert type(refused) is (Cancelled if end == "cancel" else Failed)
                 assert outside.calls == ["created", "deleted"]
-                assert [each.state for each in await handle.effects()] == ["undone", "committed"]
+                assert [effect.state for effect in await handle.effects()] == ["undone", "committed"]
 
     async def test_what_an_idempotent_tool_may_have_done_is_undone_too(self, opener: AsyncOpener) -> None:
         outside = CountingWorld()
@@ -231,12 +233,12 @@ class AsyncSagasContract:
             async with run.saga():
                 await run.act(create)
 
-        made = program(trip)
+        agent = program(trip)
         async with await opener() as store:
-            assert type(await driven(store, made)) is Waiting  # the call may still arrive
+            assert type(await driven(store, agent)) is Waiting  # the call may still arrive
             assert outside.calls == ["created"]
             opener.clock.advance("60s")
-            assert (await driven(store, made)).code == "OSError"
+            assert (await driven(store, agent)).code == "OSError"
             assert outside.calls == ["created", "deleted"]
 
 
@@ -248,23 +250,23 @@ class AsyncUndoingContract:
     @pytest.mark.parametrize("how", ["refused", "step", "program", "cancelled", "too late"])
     async def test_a_run_that_was_undone_is_not_tried_again(self, opener: AsyncOpener, how: str) -> None:
         outside = CountingWorld()
-        made = trip(outside, how=how, timeout="1h" if how == "too late" else None)
+        agent = trip(outside, how=how, timeout="1h" if how == "too late" else None)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             (handle,) = await store.runs()
             if how == "cancelled":
                 await handle.cancel()
             elif how == "too late":
                 opener.clock.advance("1h")
-            ended = await driven(store, made)
+            ended = await driven(store, agent)
             assert type(ended) is (Cancelled if how == "cancelled" else Failed)
-            seen = [*outside.calls]
-            assert seen[-1] == "-hotel"
+            before = [*outside.calls]
+            assert before[-1] == "-hotel"
             with pytest.raises(Conflict, match="undone") as refused:
                 await handle.retry()
             assert "another key" in refused.value.hint
-            assert type(await driven(store, made)) is type(ended)
-            assert outside.calls == seen
+            assert type(await driven(store, agent)) is type(ended)
+            assert outside.calls == before
 
     async def test_what_failed_after_an_undone_saga_is_tried_again(self, opener: AsyncOpener) -> None:
         outside = CountingWorld()
@@ -290,12 +292,12 @@ class AsyncUndoingContract:
                 looked = await run.step(shaky)
             return [looked, await run.act(tell)]
 
-        made = program(careful)
+        agent = program(careful)
         async with await opener() as store:
             for code in ("OSError", "Failed"):
-                assert (await driven(store, made)).code == code
+                assert (await driven(store, agent)).code == code
                 await (await store.runs())[0].retry()
-            assert await store.drive(made, key="k") == ["looked", "told"]
+            assert await store.drive(agent, key="k") == ["looked", "told"]
             assert outside.calls == ["+hotel", "-hotel", "look", "look", "tell", "tell"]
 
     # -- what a saga holds ---------------------------------------------------------------------------------------------
@@ -339,15 +341,15 @@ class AsyncUndoingContract:
                     await run.ask("?")
                 raise ValueError("no")
 
-        made = program(lines)
+        agent = program(lines)
         async with await opener() as store:
             for asks in (False, True):
                 outside.calls.clear()
                 key = str(asks)
-                refused = await driven(store, made, asks, key=key)
+                refused = await driven(store, agent, asks, key=key)
                 if asks:
                     await store.answer((await store.asks())[0].id, "go on")
-                    refused = await driven(store, made, asks, key=key)
+                    refused = await driven(store, agent, asks, key=key)
                 assert refused.code == "ValueError"
                 assert outside.calls == ["+kept", "+side", "+inside", "+own", "-own", "-inside"]
 
@@ -376,13 +378,13 @@ class AsyncUndoingContract:
                 raise ValueError("no")
             await task
 
-        made = program(both)
+        agent = program(both)
         async with await opener() as store:
-            refused = await driven(store, made)
+            refused = await driven(store, agent)
             if asks:
                 assert type(refused) is Waiting
                 await store.answer((await store.asks())[0].id, "go on")
-                refused = await driven(store, made)
+                refused = await driven(store, agent)
             assert refused.code == "ValueError"
             assert outside.calls == ["+side", "+inside", "-inside"]
 
@@ -410,24 +412,24 @@ class AsyncUndoingContract:
                 await run.act(create, "after")
             return await run.ask("?")
 
-        made = program(both)
+        agent = program(both)
         async with await opener() as store:
-            assert type(await driven(store, made)) is Waiting
+            assert type(await driven(store, agent)) is Waiting
             for _ in range(2):
                 await (await store.runs())[0].resume()
-                assert type(await driven(store, made)) is Waiting
+                assert type(await driven(store, agent)) is Waiting
             assert outside.calls == ["+x", "-x", "+after"]
             await store.answer((await store.asks())[0].id, "yes")
-            assert await store.drive(made, key="k") == "yes"
+            assert await store.drive(agent, key="k") == "yes"
 
     async def test_a_saga_lets_what_was_begun_before_it_go_on(self, opener: AsyncOpener) -> None:
         import asyncio  # noqa: PLC0415 - only here
 
-        outside, gone = CountingWorld(), asyncio.Event()
+        outside, over = CountingWorld(), asyncio.Event()
         create = creating(outside)
 
         async def look() -> str:
-            await gone.wait()
+            await over.wait()
             return "seen"
 
         async def both(run: AsyncRun) -> str:
@@ -437,7 +439,7 @@ class AsyncUndoingContract:
                     await run.act(create, "inside")
                     raise ValueError("no")  # noqa: TRY301 - it is what the saga is for
             except ValueError:
-                gone.set()
+                over.set()
             return await task
 
         async with await opener() as store:
@@ -463,9 +465,9 @@ class AsyncUndoingContract:
             async with run.saga():
                 await run.act(create)
 
-        made = program(booked)
+        agent = program(booked)
         async with await opener() as store:
-            assert type(await driven(store, made)) is Waiting  # its thread may still send
+            assert type(await driven(store, agent)) is Waiting  # its thread may still send
             (handle,) = await store.runs()
             assert (handle.record.reason, handle.record.wake_at is None, outside.calls) == ("landing", False, [])
             go.set()
@@ -473,40 +475,40 @@ class AsyncUndoingContract:
             (effect,) = await handle.effects()
             await quiet(store, effect.id)
             assert (await effect.refresh()).state == "failed"
-            assert type(await driven(store, made)) is Waiting  # its call may still arrive
+            assert type(await driven(store, agent)) is Waiting  # its call may still arrive
             assert outside.calls == ["+"]
             opener.clock.advance("30s")
-            assert (await driven(store, made)).code == "Overdue"
+            assert (await driven(store, agent)).code == "Overdue"
             assert outside.calls == ["+", "-"]
-            assert [each.state for each in await handle.effects()] == ["undone", "committed"]
+            assert [effect.state for effect in await handle.effects()] == ["undone", "committed"]
             assert (await store.verify()).ok
 
     # -- cancelling ----------------------------------------------------------------------------------------------------
 
     async def test_a_parked_run_that_is_cancelled_undoes_what_it_did(self, opener: AsyncOpener) -> None:
         outside = CountingWorld()
-        made = waiting_in_a_saga(outside)
+        agent = waiting_in_a_saga(outside)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             (handle,) = await store.runs()
             await handle.resume()
             outside.seen("changed")
-            assert type(await driven(store, made)) is Changed
+            assert type(await driven(store, agent)) is Changed
             outside.calls.pop()  # the program that began it is back
             assert ((await handle.cancel("enough")).status, handle.record.cancelling) == ("ready", True)
-            assert type(await driven(store, made)) is Cancelled
+            assert type(await driven(store, agent)) is Cancelled
             assert outside.calls == ["+hotel", "-hotel"]
 
     async def test_one_that_cannot_undo_is_over_when_it_is_cancelled_again(self, opener: AsyncOpener) -> None:
         outside = CountingWorld()
-        made = waiting_in_a_saga(outside)
+        agent = waiting_in_a_saga(outside)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             (handle,) = await store.runs()
             await handle.resume()
             outside.seen("changed")
             for _ in range(2):
-                assert type(await driven(store, made)) is Changed
+                assert type(await driven(store, agent)) is Changed
                 await handle.cancel("enough")
             assert (handle.status, outside.calls) == ("cancelled", ["+hotel", "changed"])
-            assert [each.state for each in await handle.effects()] == ["committed"]
+            assert [effect.state for effect in await handle.effects()] == ["committed"]

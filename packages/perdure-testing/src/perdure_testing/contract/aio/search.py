@@ -50,7 +50,7 @@ class AsyncRecallContract:
             assert hit.score > 0
             assert "file:Makefile" in str(hit.why)
             again = await session.remember("Testing takes a minute")
-            assert {each.memory.seq for each in await session.recall("tests")} == {memory.seq, again.seq}
+            assert {hit.memory.seq for hit in await session.recall("tests")} == {memory.seq, again.seq}
 
     async def test_a_session_reads_upward_and_nothing_beside(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -59,8 +59,8 @@ class AsyncRecallContract:
                 await (await store.scope(name)).remember(f"The theme of {name} is dark")
             await session.remember("The theme of the session is dark")
             await (await store.session("other")).remember("The theme of the other session is dark")
-            found = {hit.memory.scope for hit in await session.recall("theme")}
-            assert found == {"s", "user:alice", "project:acme", "tenant"}
+            hits = {hit.memory.scope for hit in await session.recall("theme")}
+            assert hits == {"s", "user:alice", "project:acme", "tenant"}
             assert {hit.memory.scope for hit in await session.recall("theme", scopes=["user:bob"])} == {"user:bob"}
             assert {hit.memory.scope for hit in await session.recall("theme", scopes=["session"])} == {"s"}
             assert len(await store.recall("theme")) == 6
@@ -119,12 +119,12 @@ class AsyncRecallContract:
                 ({"about": ["team:b"]}, [lesson]), ({"about": ["team:a", "team:b"]}, [lesson]), ({"tags": ["y"]}, []),
                 ({"since": lesson.at}, [lesson]), ({"k": 1}, 1), ({"kinds": ["rule", "lesson"]}, 2),
             ):  # fmt: skip
-                asked: dict[str, Any] = options
-                found = await session.recall("deploying", **asked)
+                filters: dict[str, Any] = options
+                hits = await session.recall("deploying", **filters)
                 if isinstance(expected, int):
-                    assert len(found) == expected
+                    assert len(hits) == expected
                 else:
-                    assert [hit.memory.seq for hit in found] == [each.seq for each in expected], options
+                    assert [hit.memory.seq for hit in hits] == [row.seq for row in expected], options
 
     async def test_uses_are_counted_and_what_was_never_read_is_listed(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -134,8 +134,8 @@ class AsyncRecallContract:
             for _ in range(2):
                 await session.recall("sky")
             assert (await session.memory(read.seq)).record.uses == 2
-            assert [each.seq for each in await session.memories(unread=True)] == [unread.seq]
-            assert [each.seq for each in await store.memories(unread=True)] == [unread.seq]
+            assert [memory.seq for memory in await session.memories(unread=True)] == [unread.seq]
+            assert [memory.seq for memory in await store.memories(unread=True)] == [unread.seq]
             assert (await store.verify()).ok
 
     async def test_long_documents_are_found_by_any_part(self, opener: AsyncOpener) -> None:
@@ -147,9 +147,9 @@ class AsyncRecallContract:
             for word in ("zebra", "quokka"):
                 (hit,) = await scope.recall(word)
                 assert hit.memory.seq == document.seq
-                (found,) = await store.search(word)
-                assert word in found.text
-                assert len(found.text) < 400
+                (results,) = await store.search(word)
+                assert word in results.text
+                assert len(results.text) < 400
 
     @pytest.mark.parametrize(
         ("said", "asked"),
@@ -199,14 +199,14 @@ class AsyncSearchContract:
             await session.act(restart, "safari-proxy", key="e1")
             await session.emit("browser.checked", {"name": "Safari"})
             await session.remember("Safari caches hard")
-            found = await store.search("safari", limit=50)
-            assert found.complete
-            assert {each.kind for each in found} == {
+            hits = await store.search("safari", limit=50)
+            assert hits.complete
+            assert {hit.kind for hit in hits} == {
                 "turn", "summary", "decision", "task", "effect", "event", "memory",
             }  # fmt: skip
-            assert all(each.stream == "s" and each.actor == "agent" and each.score > 0 for each in found)
-            assert found[0].score >= found[-1].score
-            assert len({each.ref for each in found}) == len(found)
+            assert all(hit.stream == "s" and hit.actor == "agent" and hit.score > 0 for hit in hits)
+            assert hits[0].score >= hits[-1].score
+            assert len({hit.ref for hit in hits}) == len(hits)
             (first,) = await store.search("patch", kinds=["decision"])
             assert (first.seq, first.ref, first.why.words) == (decision.seq, decision.ref, ("patch",))
             assert "Patch it" in first.text
@@ -221,12 +221,12 @@ class AsyncSearchContract:
                 ({}, {"one", "two"}), ({"session": "one"}, {"one"}), ({"actor": "bob"}, {"two"}), ({"since": "50s"}, {"two"}),
                 ({"until": "50s"}, {"one"}), ({"kinds": ["decision"]}, set()), ({"kinds": []}, set()),
             ):  # fmt: skip
-                asked: dict[str, Any] = options
-                assert {each.stream for each in await store.search("parser", **asked)} == expected, options
+                filters: dict[str, Any] = options
+                assert {hit.stream for hit in await store.search("parser", **filters)} == expected, options
             fork = await one.fork(name="three")
             await one.say("user", "the parser again")
             await fork.say("user", "another parser")
-            assert {each.text for each in await store.search("parser", session="three")} == {
+            assert {hit.text for hit in await store.search("parser", session="three")} == {
                 "the parser breaks", "another parser",
             }  # fmt: skip
             assert (await store.search("parser", session="one", limit=1))[0].seq >= first.seq
@@ -262,8 +262,8 @@ class AsyncSearchContract:
                 ({"scopes": ["project:acme"], "session": "other"}, ["deploy before lunch", "deploy elsewhere"]),
                 ({"scopes": ["session"], "session": "other"}, ["deploy elsewhere"]),
             ):  # fmt: skip
-                asked: dict[str, Any] = options
-                assert sorted(each.text for each in await store.search("deploy", **asked)) == expected, options
+                filters: dict[str, Any] = options
+                assert sorted(hit.text for hit in await store.search("deploy", **filters)) == expected, options
 
     async def test_results_of_calls_effects_steps_and_runs_are_a_kind(self, opener: AsyncOpener) -> None:
         @agent(name="watches herons")
@@ -278,19 +278,19 @@ class AsyncSearchContract:
             answered = await session.result("c1", {"line": "heron is down"})
             await session.act(restart, "heron", key="e1")
             await store.drive(watch, "heron", session="s")
-            found = await store.search("heron", kinds=["result"])
-            assert {each.kind for each in found} == {"result"}
-            assert {each.text for each in found} >= {"heron is down", "watched\nheron seen", "the heron run ended"}
-            assert answered.ref in [each.ref for each in found]
-            assert not any("tell me" in each.text or each.why.lent for each in found)
+            hits = await store.search("heron", kinds=["result"])
+            assert {hit.kind for hit in hits} == {"result"}
+            assert {hit.text for hit in hits} >= {"heron is down", "watched\nheron seen", "the heron run ended"}
+            assert answered.ref in [hit.ref for hit in hits]
+            assert not any("tell me" in hit.text or hit.why.lent for hit in hits)
             effects = await store.search("heron", kinds=["effect"])
-            assert {each.kind for each in effects} == {"effect"}
-            assert {each.ref for each in effects} <= {each.ref for each in found}
+            assert {effect.kind for effect in effects} == {"effect"}
+            assert {effect.ref for effect in effects} <= {hit.ref for hit in hits}
             every = await store.search("heron", limit=50)
-            assert len({each.ref for each in every}) == len(every)
-            assert {each.kind for each in every} == {"turn", "effect", "result"}
+            assert len({effect.ref for effect in every}) == len(every)
+            assert {effect.kind for effect in every} == {"turn", "effect", "result"}
             mixed = await store.search("heron", kinds=["turn", "result"])
-            assert [each.kind for each in mixed if each.ref == answered.ref] == ["turn"]
+            assert [hit.kind for hit in mixed if hit.ref == answered.ref] == ["turn"]
 
     async def test_short_turns_are_lent_the_words_around_them(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -300,11 +300,11 @@ class AsyncSearchContract:
             await session.say("user", "Thanks")
             for i in range(8):
                 await session.say("user", f"Unrelated matter number {i}")
-            found = await store.search("soup lunch")
-            assert found[0].text == "Which soup did you have for lunch?"
-            (lent,) = [each for each in found if each.text == "Ramen"]
+            hits = await store.search("soup lunch")
+            assert hits[0].text == "Which soup did you have for lunch?"
+            (lent,) = [hit for hit in hits if hit.text == "Ramen"]
             assert (lent.why.words, set(lent.why.lent)) == ((), {"soup", "lunch"})
-            assert not any("number 7" in each.text for each in found)
+            assert not any("number 7" in hit.text for hit in hits)
 
     async def test_a_users_words_go_before_the_same_words_of_others(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -332,17 +332,17 @@ class AsyncSearchContract:
     async def test_what_a_model_was_shown_is_kept_with_its_turn(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")
-            asked = await session.say("user", "How do I run the tests?")
+            question = await session.say("user", "How do I run the tests?")
             memory = await session.remember("Tests run with make")
             hits = await session.recall("tests")
-            found = await store.search("tests", kinds=["turn"])
-            said = await session.say("assistant", "With make.", key="a", shown=[*hits, *found, memory])
-            assert said.shown == (memory.ref, asked.ref)
-            assert (await session.turns())[-1] == said
+            results = await store.search("tests", kinds=["turn"])
+            answer = await session.say("assistant", "With make.", key="a", shown=[*hits, *results, memory])
+            assert answer.shown == (memory.ref, question.ref)
+            assert (await session.turns())[-1] == answer
             again = await session.say("assistant", "With make.", key="a")
-            assert again == said
+            assert again == answer
             assert (await session.say("user", "thanks")).shown == ()
-            for wrong in ([7], "memory", [said.ref.__class__("zz", 1)]):
+            for wrong in ([7], "memory", [answer.ref.__class__("zz", 1)]):
                 with pytest.raises(Invalid) as refused:
                     await session.say("assistant", "x", shown=wrong)
                 assert refused.value.path.startswith("shown")
@@ -358,7 +358,7 @@ class AsyncSearchContract:
             last = (await session.turns())[-5].seq
             await session.summarise(upto=last, text="A summary")
             report = await store.retain(Retention(turns=1), dry_run=False)
-            assert any(each.turns for each in report.streams)
+            assert any(stream.turns for stream in report.streams)
             assert await store.search("xylophone", limit=50) == []
             for table in ("texts", "postings", "terms"):
                 assert "xylophon" not in str(await caller_of(store).read(_all_of, table)), table
@@ -387,10 +387,10 @@ class AsyncSearchContract:
             await session.remember("Herons nest in March")
             assert len(await two.recall("nest")) == 1
         async with await opener(read_only=True) as reader:
-            found = await reader.search("heron", kinds=["turn"])
-            assert (len(found), found.complete) == (3, True)
-            for asked in (reader, await reader.session("s")):
-                (hit,) = await asked.recall("nest")
+            hits = await reader.search("heron", kinds=["turn"])
+            assert (len(hits), hits.complete) == (3, True)
+            for reading in (reader, await reader.session("s")):
+                (hit,) = await reading.recall("nest")
                 assert hit.memory.record.uses == 1  # a store that is only read counts no use
 
     async def test_bad_searches_are_refused_with_their_path(self, opener: AsyncOpener) -> None:
@@ -436,5 +436,5 @@ class AsyncSearchContract:
 def _all_of(reader: Any, table: str) -> list[Any]:
     """Every row of a table, from whichever database."""
     connection = reader.connection
-    found = connection.raw.execute(f"SELECT * FROM {table}")
-    return found.fetchall() if hasattr(found, "fetchall") else list(found)
+    cursor = connection.raw.execute(f"SELECT * FROM {table}")
+    return cursor.fetchall() if hasattr(cursor, "fetchall") else list(cursor)

@@ -19,8 +19,8 @@ MARKER, OTHER = "customer:7", "customer:8"
 
 async def kinds_about(store: AsyncStore, subject: str) -> list[tuple[str, str]]:
     """The events about a subject: stream and kind, oldest first."""
-    found = await store.events(about=subject, limit=1000)
-    return [(event.session, event.kind) for event in reversed(found)]
+    events = await store.events(about=subject, limit=1000)
+    return [(event.session, event.kind) for event in reversed(events)]
 
 
 class AsyncSubjectsContract:
@@ -43,25 +43,25 @@ class AsyncSubjectsContract:
                 await scope.remember(subject, about=about)
             assert [turn.content for turn in await session.turns(about=MARKER)] == [MARKER]
             assert [turn.content for turn in await session.turns(after=0, about=MARKER)] == [MARKER]
-            assert [each.text for each in await session.decisions(about=MARKER)] == [MARKER]
-            assert [each.text for each in await store.decisions(about=MARKER)] == [MARKER]
-            assert [each.title for each in await session.tasks(about=MARKER)] == [MARKER]
-            assert [each.title for each in await store.tasks(about=MARKER)] == [MARKER]
-            assert [each.name for each in await session.entries(about=MARKER)] == [MARKER]
-            assert [each.name for each in await session.artifacts(about=MARKER)] == [MARKER]
-            assert [each.name for each in await store.artifacts(about=MARKER)] == [MARKER]
-            assert [each.key for each in await session.effects(about=MARKER)] == [MARKER]
-            assert [each.key for each in await store.effects(about=MARKER)] == [MARKER]
-            assert [each.question for each in await store.asks(about=MARKER)] == [MARKER]
-            assert [each.text for each in await store.memories(about=MARKER)] == [MARKER]
-            assert [each.text for each in await scope.memories(about=MARKER)] == [MARKER]
-            assert [each.data for each in await session.events(emitted=True, about=MARKER)] == [MARKER]
-            assert [each.data for each in await store.events(emitted=True, about=MARKER)] == [MARKER]
-            assert [each.data for each in await store.events(emitted=True, session="a", about=MARKER)] == [MARKER]
+            assert [decision.text for decision in await session.decisions(about=MARKER)] == [MARKER]
+            assert [decision.text for decision in await store.decisions(about=MARKER)] == [MARKER]
+            assert [task.title for task in await session.tasks(about=MARKER)] == [MARKER]
+            assert [task.title for task in await store.tasks(about=MARKER)] == [MARKER]
+            assert [entry.name for entry in await session.entries(about=MARKER)] == [MARKER]
+            assert [artifact.name for artifact in await session.artifacts(about=MARKER)] == [MARKER]
+            assert [artifact.name for artifact in await store.artifacts(about=MARKER)] == [MARKER]
+            assert [effect.key for effect in await session.effects(about=MARKER)] == [MARKER]
+            assert [effect.key for effect in await store.effects(about=MARKER)] == [MARKER]
+            assert [ask.question for ask in await store.asks(about=MARKER)] == [MARKER]
+            assert [memory.text for memory in await store.memories(about=MARKER)] == [MARKER]
+            assert [memory.text for memory in await scope.memories(about=MARKER)] == [MARKER]
+            assert [event.data for event in await session.events(emitted=True, about=MARKER)] == [MARKER]
+            assert [event.data for event in await store.events(emitted=True, about=MARKER)] == [MARKER]
+            assert [event.data for event in await store.events(emitted=True, session="a", about=MARKER)] == [MARKER]
             # A state may hold whatever its session held before it.
-            assert [each.name for each in await session.checkpoints(about=MARKER)] == [OTHER, MARKER]
-            assert [each.name for each in await session.checkpoints(about=OTHER)] == [OTHER]
-            assert [each.name for each in await store.sessions(about=MARKER)] == ["a"]
+            assert [saved.name for saved in await session.checkpoints(about=MARKER)] == [OTHER, MARKER]
+            assert [saved.name for saved in await session.checkpoints(about=OTHER)] == [OTHER]
+            assert [session.name for session in await store.sessions(about=MARKER)] == ["a"]
             assert list(await store.sessions(about="customer:9")) == []
             assert (await store.verify()).ok
 
@@ -69,14 +69,14 @@ class AsyncSubjectsContract:
         """It is listed once, however many of its events name the subject; the events before are about nobody."""
         async with await opener() as store:
             session = await store.session("a")
-            asked = await session.ask("Who called?")
-            await store.answer(asked.id, MARKER, about=[MARKER])
+            question = await session.ask("Who called?")
+            await store.answer(question.id, MARKER, about=[MARKER])
             effect = await session.begin("send", {"to": "x"}, key="e")
             await effect.dispatch()
             await (await store.effect(effect.id)).settle(Happened(MARKER), about=[MARKER], force=True)
-            assert [each.id for each in await store.asks(state=None, about=MARKER)] == [asked.id]
-            assert [each.id for each in await store.effects(about=MARKER)] == [effect.id]
-            assert [each.id for each in await session.effects(about=MARKER)] == [effect.id]
+            assert [ask.id for ask in await store.asks(state=None, about=MARKER)] == [question.id]
+            assert [effect.id for effect in await store.effects(about=MARKER)] == [effect.id]
+            assert [effect.id for effect in await session.effects(about=MARKER)] == [effect.id]
             assert await kinds_about(store, MARKER) == [("a", "ask.answered"), ("a", "effect.committed")]
             assert (await store.verify()).ok
 
@@ -91,7 +91,7 @@ class AsyncSubjectsContract:
         async def lead(run: AsyncRun, text: str) -> str:
             return await run.call(child, text)
 
-        made = program(lead)
+        own_agent = program(lead)
         async with await opener() as store:
             session = await store.session("a")
             turn = await session.say("assistant", "x", calls=[Call("c1", "look", {})], about=[MARKER])
@@ -106,20 +106,20 @@ class AsyncSubjectsContract:
             await fork.say("assistant", "again", shown=[memory])
             await fork.checkpoint({"of": "all"})
             await fork.add_subjects(MARKER)
-            await store.drive(made, "t", key="k", session="c")
-            found = await kinds_about(store, MARKER)
-            assert [kind for name, kind in found if name == "a"] == [
+            await store.drive(own_agent, "t", key="k", session="c")
+            pairs = await kinds_about(store, MARKER)
+            assert [kind for name, kind in pairs if name == "a"] == [
                 "turn.said", "call.answered", "turns.summarised", "turns.summarised", "decision.made", "decision.made",
                 "decision.superseded",
             ]  # fmt: skip
-            assert ("project:p", "memory.made") in found
-            assert {name for name, kind in found if kind == "session.forked"} == {"b", "c"}
+            assert ("project:p", "memory.made") in pairs
+            assert {name for name, kind in pairs if kind == "session.forked"} == {"b", "c"}
             # The turn in between is the parent's, and about nobody.
-            spoken = [each.content for each in await fork.turns(about=MARKER)]
+            spoken = [turn.content for turn in await fork.turns(about=MARKER)]
             assert spoken == [turn.content, answer.content, "again"]
-            assert {each.record.agent for each in await store.runs(about=MARKER)} == {"a", "child"}
-            assert {each.name for each in await store.sessions(about=MARKER)} == {"a", "b", "c"}
-            assert len([1 for _, kind in found if kind == "step.done"]) == 1
+            assert {run.record.agent for run in await store.runs(about=MARKER)} == {"a", "child"}
+            assert {session.name for session in await store.sessions(about=MARKER)} == {"a", "b", "c"}
+            assert len([1 for _, kind in pairs if kind == "step.done"]) == 1
             assert (await store.verify()).ok
 
     async def test_control_nothing_else_is_about_them(self, opener: AsyncOpener) -> None:
@@ -133,7 +133,7 @@ class AsyncSubjectsContract:
             await (await store.session("other")).say("user", "z")
             assert [kind for _, kind in await kinds_about(store, MARKER)] == ["turn.said", "value.set"]
             assert list(await session.entries(about=MARKER)) == []
-            assert [each.name for each in await store.sessions(about=MARKER)] == ["a"]
+            assert [session.name for session in await store.sessions(about=MARKER)] == ["a"]
 
     async def test_what_becomes_of_a_record_is_about_whom_it_is(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -144,8 +144,8 @@ class AsyncSubjectsContract:
             await decision.close("worked", "well")
             effect = await session.begin("send", {}, key="k", about=[MARKER])
             await (await effect.dispatch()).commit({"ok": True}, about=[OTHER])
-            asked = await session.ask("q", about=[MARKER])
-            await store.answer(asked.id, "yes", about=[OTHER])
+            ask = await session.ask("q", about=[MARKER])
+            await store.answer(ask.id, "yes", about=[OTHER])
             await session.set("n", 1, about=[MARKER])
             await session.update("n", lambda n: n + 1, about=[OTHER])
             await session.unset("n")
@@ -163,34 +163,34 @@ class AsyncSubjectsContract:
             await run.add_subjects(OTHER)
             return await run.wait("go")
 
-        made = program(work)
+        agent = program(work)
         async with await opener() as store:
             session = await store.session("a", about=[MARKER])
             await session.say("user", "x")
-            started = await store.start(made, key="k", session="a")
+            started = await store.start(agent, key="k", session="a")
             await started.signal("go", 1, about=["customer:9"])
-            await store.drive(made, key="k", session="a")
-            assert {each.id for each in await store.runs(about=MARKER)} == {started.id}
+            await store.drive(agent, key="k", session="a")
+            assert {run.id for run in await store.runs(about=MARKER)} == {started.id}
             await session.add_subjects("customer:5")  # later: what there is gets it too
-            assert {each.id for each in await store.runs(about="customer:5")} == {started.id}
+            assert {run.id for run in await store.runs(about="customer:5")} == {started.id}
             await store.session("a", about=["customer:5", "customer:6"])
             assert [turn.content for turn in await session.turns(about="customer:6")] == ["x"]
             assert [kind for _, kind in await kinds_about(store, "customer:9")][-1] == "run.wait.answered"
             scope = await store.scope("user:x", about=[MARKER])
             await scope.set("v", 1)
             await scope.add_subjects(OTHER)
-            assert [each.name for each in await scope.entries(about=OTHER)] == ["v"]
+            assert [entry.name for entry in await scope.entries(about=OTHER)] == ["v"]
             assert await scope.add_subjects() == (MARKER, OTHER)
             await scope.remember("walks to work", about=["customer:4"])
             await (await store.scope("user:y")).remember("walks to school", about=["customer:4"])
-            for asked in ([OTHER], [OTHER, "customer:4"]):
-                assert [hit.memory.text for hit in await store.recall("walks", about=asked)] == ["walks to work"]
+            for subjects in ([OTHER], [OTHER, "customer:4"]):
+                assert [hit.memory.text for hit in await store.recall("walks", about=subjects)] == ["walks to work"]
             assert len(await store.memories(about=OTHER)) == 1
             assert len(await store.recall("walks", about=["customer:4"])) == 2
-            found = {each.subject: each for each in await store.subjects()}
-            assert found[MARKER].streams == 3
-            assert found[MARKER].records > found["customer:9"].records >= 2
-            assert found[MARKER].first_at <= found[MARKER].last_at
+            by_name = {subject.subject: subject for subject in await store.subjects()}
+            assert by_name[MARKER].streams == 3
+            assert by_name[MARKER].records > by_name["customer:9"].records >= 2
+            assert by_name[MARKER].first_at <= by_name[MARKER].last_at
             assert (await store.verify()).ok
 
     async def test_subjects_are_listed_by_name_page_by_page(self, opener: AsyncOpener) -> None:
@@ -199,12 +199,12 @@ class AsyncSubjectsContract:
             for n in range(5):
                 await session.say("user", "x", about=[f"customer:{n}", "everybody"])
             page = await store.subjects(limit=2)
-            names = [each.subject for each in page]
+            names = [row.subject for row in page]
             while page.next:
                 page = await store.subjects(limit=2, after=page.next)
-                names += [each.subject for each in page]
+                names += [row.subject for row in page]
             assert names == [f"customer:{n}" for n in range(5)] + ["everybody"]
-            assert [(each.subject, each.records, each.streams) for each in page] == [
+            assert [(row.subject, row.records, row.streams) for row in page] == [
                 ("customer:4", 1, 1), ("everybody", 5, 1),
             ]  # fmt: skip
 
@@ -214,7 +214,7 @@ class AsyncSubjectsContract:
             for n in range(3):
                 await session.checkpoint({"n": n}, about=[MARKER])
             await session.prune_checkpoints(keep=1)
-            assert [each.records for each in await store.subjects()] == [1]
+            assert [subject.records for subject in await store.subjects()] == [1]
             assert (await store.verify()).ok
 
     @pytest.mark.parametrize(

@@ -18,18 +18,18 @@ class AsyncTurnContract:
     async def test_a_summary_loses_no_identifier(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")
-            said = ["getUserName fails in src/auth.py", "since v1.2.3, see #42", "so it is"]
-            turns = [await session.say("user", text) for text in said]
+            texts = ["getUserName fails in src/auth.py", "since v1.2.3, see #42", "so it is"]
+            turns = [await session.say("user", text) for text in texts]
             cover = await session.summarise(turns[1].seq, "src/auth.py was looked at")
             assert set(cover.keys) == {"getUserName", "v1.2.3", "#42"}
             assert (await session.covers()) == [cover]
             assert await session.lacking(cover) == []
             assert "getUserName" in str(await session.transcript())
-            whole = await session.summarise(turns[2].seq, "all of it, as of v1.2.3")
-            assert set(whole.keys) == {"getUserName", "src/auth.py", "#42"}
+            everything = await session.summarise(turns[2].seq, "all of it, as of v1.2.3")
+            assert set(everything.keys) == {"getUserName", "src/auth.py", "#42"}
             bare = await session.summarise(turns[2].seq, "all of it", keys=[])
             assert set(await session.lacking(bare)) == {"getUserName", "src/auth.py", "v1.2.3", "#42"}
-            assert [turn.content for turn in await session.turns(last=3)] == said
+            assert [turn.content for turn in await session.turns(last=3)] == texts
             with pytest.raises(Invalid) as raised:
                 await session.summarise(turns[2].seq, "x", keys="abc")
             assert raised.value.path == "keys"
@@ -41,11 +41,11 @@ class AsyncTurnContract:
         ]  # fmt: skip
         async with await opener(actor="ann") as store:
             session = await store.session("a")
-            said = [await session.say("user", content, about=["customer:7"]) for content in contents]
-            assert await session.turns() == said
-            assert [turn.content for turn in said] == contents
-            assert {turn.actor for turn in said} == {"ann"}
-            assert [turn.seq for turn in said] == list(range(2, 2 + len(contents)))
+            turns = [await session.say("user", content, about=["customer:7"]) for content in contents]
+            assert await session.turns() == turns
+            assert [turn.content for turn in turns] == contents
+            assert {turn.actor for turn in turns} == {"ann"}
+            assert [turn.seq for turn in turns] == list(range(2, 2 + len(contents)))
 
     async def test_the_same_key_gives_the_same_turn(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -70,8 +70,8 @@ class AsyncTurnContract:
             pytest.skip("needs a second open")
         async with await opener() as a, await opener() as b:
             one, two = await a.session("s"), await b.session("s")
-            said = [await each.say("user", "x", key=f"k{n}") for n in range(5) for each in (one, two)]
-            assert len({turn.seq for turn in said}) == 5
+            turns = [await opened.say("user", "x", key=f"k{n}") for n in range(5) for opened in (one, two)]
+            assert len({turn.seq for turn in turns}) == 5
             assert len(await one.turns()) == 5
 
     async def test_one_of_two_results_wins(self, opener: AsyncOpener) -> None:
@@ -112,11 +112,11 @@ class AsyncTurnContract:
             assert await session.result("c1", "a\0b") == turn
             with pytest.raises(KeyReused):
                 await session.result("c1", "a\0c")
-            said = await session.result("c2", {"out": "x\ud800", "code": 1, "parts": [1, float("nan")]})
-            assert said.content == {
+            result = await session.result("c2", {"out": "x\ud800", "code": 1, "parts": [1, float("nan")]})
+            assert result.content == {
                 "out": {"unstorable": "str", "text": "x\\ud800"}, "code": 1, "parts": [1, {"unstorable": "float", "text": "nan"}],
             }  # fmt: skip
-            assert [each.content for each in await session.turns(last=2)] == [turn.content, said.content]
+            assert [turn.content for turn in await session.turns(last=2)] == [turn.content, result.content]
             with pytest.raises(TooLarge):
                 await session.result("c3", "x" * (VALUE_MAX_BYTES + 1))
             with pytest.raises(Invalid, match="NUL"):
@@ -157,8 +157,8 @@ class AsyncTurnContract:
     async def test_turns_are_read_in_order_from_anywhere(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("a")
-            said = [await session.say("user", number) for number in range(10)]
-            seqs = [turn.seq for turn in said]
+            turns = [await session.say("user", number) for number in range(10)]
+            seqs = [turn.seq for turn in turns]
             assert [turn.seq for turn in await session.turns(last=3)] == seqs[-3:]
             assert [turn.seq for turn in await session.turns(3)] == seqs[-3:]
             assert [turn.seq for turn in await session.turns(after=seqs[3], limit=2)] == seqs[4:6]
@@ -202,10 +202,10 @@ class AsyncTurnContract:
             await fork.checkpoint(3)
             events = await fork.events(kind="app.*", limit=3)
             later = await fork.events(kind="app.*", after=events.next or 0, limit=3)
-            assert [each.data for each in [*events, *later]] == [0, 1, 2, 3]
+            assert [row.data for row in [*events, *later]] == [0, 1, 2, 3]
             newest = await fork.checkpoints(limit=1)
             older = await fork.checkpoints(before=newest.next, limit=3)
-            assert [await fork.restore(each.seq) for each in [*newest, *older]] == [3, 2, 1, 0]
+            assert [await fork.restore(row.seq) for row in [*newest, *older]] == [3, 2, 1, 0]
             assert (later.next, older.next) == (None, None)
             assert (await fork.checkpoints(limit=4)).next is None
 
@@ -220,11 +220,11 @@ class AsyncTurnContract:
             assert waits is not None
             assert (waits.kind, waits.turn) == (PendingKind.ANSWER, user)
             calls = [Call("c1", "a"), Call("c2", "b")]
-            asked = await session.say("assistant", calls=calls)
+            turn = await session.say("assistant", calls=calls)
             await session.result("c2", 1)
             waits = await session.pending()
             assert waits is not None
-            assert (waits.kind, waits.turn, waits.calls) == (PendingKind.RESULTS, asked, (calls[0],))
+            assert (waits.kind, waits.turn, waits.calls) == (PendingKind.RESULTS, turn, (calls[0],))
             await session.say("user", "still there?")
             waits = await session.pending()
             assert waits is not None
@@ -272,9 +272,9 @@ class AsyncCoverContract:
         async with await opener() as store:
             session = await store.session("a")
             rules = await session.say("system", "Never push to main")
-            said = [await session.say("user" if n % 2 else "assistant", f"t{n}") for n in range(1, 7)]
-            cover = await session.summarise(upto=said[3].seq, text="they talked")
-            assert (cover.first_seq, cover.last_seq) == (rules.seq, said[3].seq)
+            turns = [await session.say("user" if n % 2 else "assistant", f"t{n}") for n in range(1, 7)]
+            cover = await session.summarise(upto=turns[3].seq, text="they talked")
+            assert (cover.first_seq, cover.last_seq) == (rules.seq, turns[3].seq)
             assert await session.covers() == [cover]
             assert len(await session.turns()) == 7
             texts = [message["content"] for message in await session.transcript("openai")]
@@ -301,19 +301,19 @@ class AsyncCoverContract:
                 assert caught.value.path == "upto"
             again = await session.summarise(seqs[2], "one again", from_=seqs[1])
             assert await session.covers() == [again, two]
-            whole = await session.summarise(seqs[7], "whole")
-            assert await session.covers() == [whole]
-            assert await session.covers(nested=True) == [one, two, again, whole]
+            everything = await session.summarise(seqs[7], "whole")
+            assert await session.covers() == [everything]
+            assert await session.covers(nested=True) == [one, two, again, everything]
 
     async def test_a_summary_never_parts_a_call_from_its_result(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("a")
             user = await session.say("user", "hi")
-            asked = await session.say("assistant", calls=[Call("c1", "t")])
+            turn = await session.say("assistant", calls=[Call("c1", "t")])
             with pytest.raises(Conflict):
-                await session.summarise(asked.seq, "x")
+                await session.summarise(turn.seq, "x")
             answer = await session.result("c1", 1)
-            for upto, start in ((asked.seq, None), (answer.seq, answer.seq)):
+            for upto, start in ((turn.seq, None), (answer.seq, answer.seq)):
                 with pytest.raises(Conflict):
                     await session.summarise(upto, "x", from_=start)
             assert (await session.summarise(user.seq, "x")).last_seq == user.seq
@@ -349,10 +349,10 @@ class AsyncCoverContract:
             await session.result("c0", "zero")
             await session.say("user", "by the way")
             await session.result("c1", "one")
-            shown = await session.transcript(format="openai", last=2)
-            assert [message["content"] for message in shown] == [None, "zero", None, "one", "by the way"]
+            messages = await session.transcript(format="openai", last=2)
+            assert [message["content"] for message in messages] == [None, "zero", None, "one", "by the way"]
             fork = await session.fork(name="f")
-            assert await fork.transcript(format="openai", last=2) == shown
+            assert await fork.transcript(format="openai", last=2) == messages
 
     async def test_a_cut_keeps_a_call_and_its_results_together(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -371,16 +371,16 @@ class AsyncForkedConversationContract:
     async def test_turns_are_shared_up_to_the_fork(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             main = await store.session("main", goal="ship", labels=["x"], pins={"model": "m"})
-            said = [await main.say("user", number, key=f"k{number}") for number in range(6)]
-            fork = await main.fork(at=said[3].seq, name="try")
+            turns = [await main.say("user", number, key=f"k{number}") for number in range(6)]
+            fork = await main.fork(at=turns[3].seq, name="try")
             await main.say("user", "only main", key="k9")
             own = await fork.say("user", "only fork", key="k9")
-            seqs = [turn.seq for turn in said[:4]]
+            seqs = [turn.seq for turn in turns[:4]]
             assert [turn.seq for turn in await fork.turns()] == [*seqs, own.seq]
             assert [turn.seq for turn in await fork.turns(last=3)] == [*seqs[2:], own.seq]
             assert [turn.seq for turn in await fork.turns(after=seqs[1], limit=2)] == seqs[2:4]
             assert [turn.seq for turn in await fork.turns(before=own.seq, limit=2)] == seqs[2:4]
-            assert (await fork.say("user", 2, key="k2")).seq == said[2].seq
+            assert (await fork.say("user", 2, key="k2")).seq == turns[2].seq
             assert (await fork.say("user", 5, key="k5")).seq > own.seq
             with pytest.raises(KeyReused):
                 await fork.say("user", "other", key="k2")
@@ -406,12 +406,12 @@ class AsyncForkedConversationContract:
     async def test_calls_are_answered_on_either_side(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             main = await store.session("main")
-            asked = await main.say("assistant", calls=[Call("c1", "t"), Call("c2", "t")])
+            turn = await main.say("assistant", calls=[Call("c1", "t"), Call("c2", "t")])
             await main.result("c1", "before")
             fork = await main.fork(name="try")
             waits = await fork.pending()
             assert waits is not None
-            assert (waits.turn.seq, [call.id for call in waits.calls]) == (asked.seq, ["c2"])
+            assert (waits.turn.seq, [call.id for call in waits.calls]) == (turn.seq, ["c2"])
             with pytest.raises(Conflict):
                 await fork.say("assistant", calls=[Call("c2", "t")])
             with pytest.raises(KeyReused):
@@ -432,8 +432,8 @@ class AsyncForkedConversationContract:
             with pytest.raises(Conflict):
                 await fork.summarise(seqs[2], "crossing", from_=seqs[1])
             later = await fork.say("user", "later")
-            whole = await fork.summarise(later.seq, "everything")
-            assert [cover.seq for cover in await fork.covers()] == [whole.seq]
+            everything = await fork.summarise(later.seq, "everything")
+            assert [cover.seq for cover in await fork.covers()] == [everything.seq]
             assert [cover.seq for cover in await main.covers()] == [first.seq]
             assert len(await fork.transcript()) == 1
             assert len(await main.transcript()) == 3
@@ -446,7 +446,7 @@ class AsyncForkedConversationContract:
             await session.say("assistant", "ho")
             await session.close()
             past = await session.at(turn.seq)
-            assert [found.content for found in await past.turns()] == ["hi"]
+            assert [turn.content for turn in await past.turns()] == ["hi"]
             assert (await past.get_goal(), await past.get_status()) == ("one", "active")
             waits = await past.pending()
             assert waits is not None

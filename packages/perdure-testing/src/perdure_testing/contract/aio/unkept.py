@@ -94,16 +94,16 @@ class AsyncUnkeptContract:
             return "x" * (VALUE_MAX_BYTES + 1)
 
         async def careful(run: AsyncRun) -> list[str]:
-            said = []
-            for made in (odd_step, large):
+            lines = []
+            for step in (odd_step, large):
                 try:
-                    await run.step(made)
+                    await run.step(step)
                 except Invalid as error:
-                    said.append(
+                    lines.append(
                         await run.step(told, [str(error), error.message, error.path, error.hint, type(error).__name__])
                     )
             await run.wait("go")
-            return said
+            return lines
 
         async with await opener() as store:
             assert type(await driven(store, program(careful))) is Waiting
@@ -129,9 +129,9 @@ class AsyncUnkeptContract:
 
         async def loop(run: AsyncRun) -> Any:
             reply = await run.respond(model, tools=[look, send])
-            said = await run.step(told, [str(each.error or each.result) for each in reply.answers])
+            texts = await run.step(told, [str(answer.error or answer.result) for answer in reply.answers])
             await run.wait("go")
-            return said
+            return texts
 
         async with await opener() as store:
             assert type(await driven(store, program(loop))) is Waiting

@@ -37,19 +37,19 @@ class AsyncValuesContract:
             assert (first.name, first.value, first.version, first.actor) == ("branch", "fix-42", 1, "alice")
             assert (await session.set("branch", "fix-43")).version == 2
             assert await session.get("branch") == "fix-43"
-            found = await session.entry("branch")
-            assert found is not None
-            assert (found.version, found.expires_at, found.age) == (2, None, timedelta(0))
+            entry = await session.entry("branch")
+            assert entry is not None
+            assert (entry.version, entry.expires_at, entry.age) == (2, None, timedelta(0))
 
     async def test_age_is_told_by_the_stores_clock(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
             session = await store.session("s")
             was = await session.set("x", 1)
             opener.clock.advance("90s")
-            found = await session.entry("x")
-            assert found is not None
-            assert found.age == timedelta(seconds=90)
-            assert found.updated_at == was.updated_at
+            entry = await session.entry("x")
+            assert entry is not None
+            assert entry.age == timedelta(seconds=90)
+            assert entry.updated_at == was.updated_at
 
     async def test_none_is_a_value_and_missing_is_not(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -116,8 +116,8 @@ class AsyncValuesContract:
                     partial(one.set, "x", "one", expect=version), partial(other.unset, "x", expect=version)
                 )
                 assert len(outcomes.won) == 1
-                found = await other.entry("x")
-                assert (found is None) == (outcomes.won == [True])
+                entry = await other.entry("x")
+                assert (entry is None) == (outcomes.won == [True])
                 version = (await one.set("x", 0)).version
             assert version == 17
 
@@ -127,9 +127,9 @@ class AsyncValuesContract:
             calls = [partial(handle.update, "n", lambda n: (n or 0) + 1) for handle in [one, other] * 6]
             outcomes = await AsyncRace.between(*calls)
             assert outcomes.refused == []
-            found = await one.entry("n")
-            assert found is not None
-            assert (found.value, found.version) == (12, 12)
+            entry = await one.entry("n")
+            assert entry is not None
+            assert (entry.value, entry.version) == (12, 12)
 
     async def test_what_update_raises_changes_nothing(self, opener: AsyncOpener) -> None:
         async with await opener() as store:
@@ -138,9 +138,9 @@ class AsyncValuesContract:
             with pytest.raises(ZeroDivisionError):
                 await session.update("n", lambda n: n / 0)
             assert (await session.update("n", lambda n: n + 1, ttl="1h")).value == 2
-            found = await session.entry("n")
-            assert found is not None
-            assert found.expires_at is not None
+            entry = await session.entry("n")
+            assert entry is not None
+            assert entry.expires_at is not None
 
     # -- going away ------------------------------------------------------------------------------------------
 
@@ -188,14 +188,14 @@ class AsyncValuesContract:
                 await session.set(name, name)
             in_order = sorted(names, key=str.encode)
             assert [entry.name for entry in await session.entries()] == in_order
-            seen, after = [], None
+            listed, after = [], None
             while True:
                 page = await session.entries(limit=5, after=after)
-                seen += [entry.name for entry in page]
+                listed += [entry.name for entry in page]
                 if page.next is None:
                     break
                 after = page.next
-            assert seen == in_order
+            assert listed == in_order
 
     async def test_a_prefix_is_exact_text(self, opener: AsyncOpener) -> None:
         async with await opener() as store:

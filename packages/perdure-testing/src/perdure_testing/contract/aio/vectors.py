@@ -17,9 +17,9 @@ from perdure_testing.openers import AsyncOpener
 MEANINGS = {"automobil": "car", "vehicl": "car", "begin": "start", "kitten": "cat"}
 
 
-def embedding(**given: Any) -> HashedEmbedding:
+def embedding(**options: Any) -> HashedEmbedding:
     """An embedding that knows a few words of one meaning."""
-    return HashedEmbedding(meanings=MEANINGS, **given)
+    return HashedEmbedding(meanings=MEANINGS, **options)
 
 
 class AsyncVectorsContract:
@@ -64,9 +64,9 @@ class AsyncVectorsContract:
             both = await session.say("assistant", "Start the car")
             await session.say("assistant", "The automobile must begin to move at once, said the tall man in the hat")
             await session.say("assistant", "A car, a boat and a plane stood in the yard beside the house")
-            found = await store.search("start the car")
-            assert found[0].seq == both.seq
-            assert len(found) == 3
+            hits = await store.search("start the car")
+            assert hits[0].seq == both.seq
+            assert len(hits) == 3
 
     async def test_filters_hold_for_what_is_found_by_vectors(self, opener: AsyncOpener) -> None:
         async with await opener(embed=embedding()) as store:
@@ -76,8 +76,8 @@ class AsyncVectorsContract:
             scope = await store.scope("project:x")
             tagged = await scope.remember("A car is fast", tags=["speed"], about=["user:al"])
             plain = await scope.remember("The car is slow", kind="lesson")
-            found = await store.search("vehicle", kinds=["turn"])
-            assert [each.stream for each in found] == ["one"]
+            hits = await store.search("vehicle", kinds=["turn"])
+            assert [hit.stream for hit in hits] == ["one"]
             assert not await store.search("vehicle", session="two", kinds=["turn"])
             assert not await store.search("vehicle", kinds=["turn"], since="50s")
             assert len(await store.search("vehicle", until="50s")) == 1
@@ -85,8 +85,8 @@ class AsyncVectorsContract:
             assert len(await store.search("vehicle", kinds=["turn"], actor="me")) == 1
             assert {hit.memory.seq for hit in await two.recall("vehicle")} == {tagged.seq, plain.seq}
             filters: list[dict[str, Any]] = [{"tags": ["speed"]}, {"about": ["user:al"]}, {"kinds": ["fact"]}]
-            for asked in filters:
-                assert [hit.memory.seq for hit in await two.recall("vehicle", **asked)] == [tagged.seq]
+            for options in filters:
+                assert [hit.memory.seq for hit in await two.recall("vehicle", **options)] == [tagged.seq]
             assert not await one.recall("vehicle")
 
     async def test_superseded_and_forgotten_memories_are_found_by_no_vector(self, opener: AsyncOpener) -> None:
@@ -110,12 +110,12 @@ class AsyncVectorsContract:
                 await session.say("assistant", f"answer {i}")
             first = await store.search("vehicle")
             assert first[0].text == "The car is red"
-            whole = await store.index()
+            before = await store.index()
             await session.summarise(upto=(await session.turns())[-5].seq, text="A summary")
             await store.retain(Retention(turns=1), dry_run=False)
-            assert not [each for each in await store.search("vehicle") if "car" in each.text]
-            left = await store.index()
-            assert left.vectors == left.texts < whole.vectors
+            assert not [hit for hit in await store.search("vehicle") if "car" in hit.text]
+            after = await store.index()
+            assert after.vectors == after.texts < before.vectors
             assert (await store.verify()).ok
 
     async def test_vectors_of_another_tenant_are_never_found(self, opener: AsyncOpener) -> None:
@@ -134,28 +134,30 @@ class AsyncVectorsContract:
 
     @pytest.mark.parametrize("bad", [0.0, math.nan, math.inf])
     async def test_a_vector_that_points_nowhere_spoils_nothing(self, opener: AsyncOpener, bad: float) -> None:
-        whole = embedding()
+        complete = embedding()
 
         def function(texts: list[str]) -> list[list[float]]:
             return [
-                [bad] * 64 if "broken" in text else vector for text, vector in zip(texts, whole(texts), strict=True)
+                [bad] * 64 if "broken" in text else vector for text, vector in zip(texts, complete(texts), strict=True)
             ]
 
         async with await opener(embed=function) as store:
             session = await store.session("s")
             await session.say("user", "A broken car")
             near = await session.say("user", "The automobile is red")
-            found = await store.search("vehicle")
-            assert [each.seq for each in found] == [near.seq]
+            hits = await store.search("vehicle")
+            assert [hit.seq for hit in hits] == [near.seq]
             assert len(await store.search("car")) == 2
-            asked = await store.search("broken")
-            assert (asked[0].text, asked.vectors) == ("A broken car", ByVectors.FAILED)
+            failure = await store.search("broken")
+            assert (failure[0].text, failure.vectors) == ("A broken car", ByVectors.FAILED)
 
     async def test_a_vector_of_another_size_is_refused_and_nothing_is_kept(self, opener: AsyncOpener) -> None:
-        whole = embedding()
+        complete = embedding()
 
         def function(texts: list[str]) -> list[list[float]]:
-            return [vector[:7] if "odd" in text else vector for text, vector in zip(texts, whole(texts), strict=True)]
+            return [
+                vector[:7] if "odd" in text else vector for text, vector in zip(texts, complete(texts), strict=True)
+            ]
 
         async with await opener(embed=function) as store:
             await (await store.session("s")).say("user", "an odd car")
@@ -174,8 +176,8 @@ class AsyncVectorsContract:
 
         async with await opener(embed=function) as store:
             await (await store.session("s")).say("user", "The car is red")
-            found = await store.search("car")
-            assert (len(found), found.vectors) == (1, ByVectors.FAILED)
+            hits = await store.search("car")
+            assert (len(hits), hits.vectors) == (1, ByVectors.FAILED)
             with pytest.raises(Unavailable) as refused:
                 await store.index()
             assert refused.value.path == "embed"
@@ -202,10 +204,10 @@ class AsyncVectorsContract:
                 ({"scopes": ["project:acme"]}, {"The car is green"}),
                 ({"kinds": ["result"]}, {"The car is gone"}),
             ):
-                asked: dict[str, Any] = options
-                found = await store.search("automobile", **asked)
-                assert {each.text for each in found} == expected, options
-                assert all(each.why.vector is not None and not each.why.words for each in found)
+                filters: dict[str, Any] = options
+                hits = await store.search("automobile", **filters)
+                assert {hit.text for hit in hits} == expected, options
+                assert all(hit.why.vector is not None and not hit.why.words for hit in hits)
 
     async def test_a_backlog_is_embedded_by_index_and_searches_say_so(self, opener: AsyncOpener) -> None:
         async with await opener(embed=embedding()) as store:
@@ -213,10 +215,10 @@ class AsyncVectorsContract:
             for number in range(150):
                 await session.say("user", f"The kitten number {number} sleeps")
             assert (await store.search("cat")).vectors is ByVectors.SOME
-            told: list[tuple[str, int, int]] = []
-            indexed = await store.index(tell=lambda *done: told.append(done))
+            progress: list[tuple[str, int, int]] = []
+            indexed = await store.index(tell=lambda *done: progress.append(done))
             assert (indexed.texts, indexed.vectors, indexed.embedding) == (150, 150, "hashed")
-            assert told[-1] == ("vectors", 118, 118)
+            assert progress[-1] == ("vectors", 118, 118)
             assert (await store.search("cat")).vectors is ByVectors.ALL
             assert (await store.index()) == indexed
 

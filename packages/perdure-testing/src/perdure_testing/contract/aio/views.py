@@ -69,12 +69,12 @@ class AsyncViewsContract:
         assert sorted((str(t.id), t.title, t.status, list(t.labels), list(t.needs)) for t in await session.tasks()) == [
             (*row[:3], *map(json.loads, row[3:])) for row in tasks
         ]
-        found = rows(store, session, "v_decisions", "seq", "status", "tags", "doc")
+        listed = rows(store, session, "v_decisions", "seq", "status", "tags", "doc")
         decisions = sorted(await session.decisions(), key=lambda decision: decision.seq)
         assert [(str(d.seq), d.status, list(d.tags)) for d in decisions] == [
-            (*row[:2], json.loads(row[2])) for row in found
+            (*row[:2], json.loads(row[2])) for row in listed
         ]
-        assert all(d.because in row[3] for d, row in zip(decisions, found, strict=True))
+        assert all(d.because in row[3] for d, row in zip(decisions, listed, strict=True))
         assert rows(store, session, "v_entries", "name", "version", "doc") == [("branch", "1", '"fix-1"')]
 
     async def test_what_never_changes_is_shown_where_it_lies(self, opener: AsyncOpener) -> None:

@@ -26,9 +26,9 @@ class AsyncWaitsContract:
         async def asking(run: AsyncRun) -> list[Any]:
             return [await run.ask("Merge?", choices=["merge", "hold"], detail={"n": 1}), await run.ask("Why?")]
 
-        made = program(asking)
+        agent = program(asking)
         async with await opener(actor="ann") as x, await opener(actor="ann") if opener.shared else x as y:
-            await driven(x, made)
+            await driven(x, agent)
             (ask,) = await x.asks()
             assert (ask.question, ask.choices, ask.detail, ask.actor) == ("Merge?", ("merge", "hold"), {"n": 1}, "ann")
             with pytest.raises(Invalid) as no_choice:
@@ -41,11 +41,11 @@ class AsyncWaitsContract:
             assert type(outcomes.refused[0]) is Conflict
             (won,) = outcomes.won
             assert outcomes.refused[0].facts["met_by"] == won.met_by
-            assert type(await driven(x, made)) is Waiting
+            assert type(await driven(x, agent)) is Waiting
             (free,) = await x.asks()
             await x.answer(free.id, {"any": "value"})
-            assert await x.drive(made, key="k") == [won.answer, {"any": "value"}]
-            assert [each.met_by for each in await x.asks(state="met")] == ["ann", won.met_by]
+            assert await x.drive(agent, key="k") == [won.answer, {"any": "value"}]
+            assert [ask.met_by for ask in await x.asks(state="met")] == ["ann", won.met_by]
             for wrong in ("run:nobody/1", ask.id.rpartition("/")[0] + "/999"):
                 with pytest.raises(NotFound):
                     await x.answer(wrong, "x")
@@ -56,18 +56,18 @@ class AsyncWaitsContract:
             return await run.ask("Merge?", timeout=within, default="no")
 
         async def listed(store: Any, status: str) -> list[str]:
-            return [each.name for each in await store.sessions(status=status)]
+            return [session.name for session in await store.sessions(status=status)]
 
         @tool(kind="idempotent", name="waiting-send")
         def send() -> str:
             return "sent"
 
-        made = program(asking)
+        agent = program(asking)
         async with await opener() as store:
             session, acting = await store.session("s"), await store.session("acting")
             await store.session("idle")
             with pytest.raises(Waiting):
-                await store.drive(made, None, key="k", session="s")
+                await store.drive(agent, None, key="k", session="s")
             with pytest.raises(Waiting):
                 await acting.act(send, key="k", approve="Send it?")
             assert await session.get_status() == (await session.info()).status == "waiting"
@@ -75,10 +75,10 @@ class AsyncWaitsContract:
             assert await listed(store, "active") == ["idle"]
             for ask in await store.asks():
                 await store.answer(ask.id, "approve")
-            assert await store.drive(made, None, key="k", session="s") == "approve"
+            assert await store.drive(agent, None, key="k", session="s") == "approve"
             assert await listed(store, "waiting") == []
             with pytest.raises(Waiting):
-                await store.drive(made, "10s", key="again", session="s")
+                await store.drive(agent, "10s", key="again", session="s")
             assert await listed(store, "waiting") == ["s"]
             opener.clock.advance("11s")  # nobody is asked any more
             assert await listed(store, "waiting") == []
@@ -95,22 +95,22 @@ class AsyncWaitsContract:
         async def asking(run: AsyncRun, name: str) -> Any:
             return await (run.ask(name) if name in "ace" else run.act(send, name, approve=name))
 
-        made = program(asking)
+        agent = program(asking)
         async with await opener() as store:
             for name in "abcde":
-                await driven(store, made, name, key=name)
+                await driven(store, agent, name, key=name)
                 opener.clock.advance("1s")
-            seen = [page := await store.asks(limit=2)]
+            pages = [page := await store.asks(limit=2)]
             while page.next is not None:
-                seen.append(page := await store.asks(limit=2, after=page.next))
-            assert [[each.question for each in page] for page in seen] == [["e", "d"], ["c", "b"], ["a"]]
+                pages.append(page := await store.asks(limit=2, after=page.next))
+            assert [[row.question for row in page] for page in pages] == [["e", "d"], ["c", "b"], ["a"]]
             assert (await store.asks(limit=5)).next is None
             handle = (await store.runs())[0]
-            whole = await handle.timeline()
+            timeline = await handle.timeline()
             newest = await handle.timeline(last=2)
             older = await handle.timeline(before=newest.next)
-            assert [*older, *newest] == whole
-            assert (whole.next, older.next) == (None, None)
+            assert [*older, *newest] == timeline
+            assert (timeline.next, older.next) == (None, None)
 
     async def test_after_its_time_the_default_stands(self, opener: AsyncOpener) -> None:
         async def asking(run: AsyncRun) -> Any:
@@ -119,17 +119,17 @@ class AsyncWaitsContract:
         async def wrong(run: AsyncRun) -> Any:
             return await run.ask("Merge?", choices=["merge"], timeout="2d", default="burn")
 
-        made = program(asking)
+        agent = program(asking)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             (ask,) = await store.asks()
             opener.clock.advance("2d")
             with pytest.raises(Conflict, match="is over"):
                 await store.answer(ask.id, "merge")
             assert await store.asks() == []
-            assert [each.id for each in await store.asks(state="expired")] == [ask.id]
-            assert [each.state.value for each in await store.asks(state=None)] == ["expired"]
-            assert await store.drive(made, key="k") == "hold"
+            assert [ask.id for ask in await store.asks(state="expired")] == [ask.id]
+            assert [ask.state.value for ask in await store.asks(state=None)] == ["expired"]
+            assert await store.drive(agent, key="k") == "hold"
             assert (await store.asks(state="expired"))[0].met_by == "the clock"
             assert (await driven(store, program(wrong), key="wrong")).code == "Invalid"
 
@@ -138,12 +138,12 @@ class AsyncWaitsContract:
         async def asking(run: AsyncRun) -> object:
             return await run.ask("Merge?", timeout=answer, default="no")
 
-        made = program(asking, timeout=whole)
+        agent = program(asking, timeout=whole)
         async with await opener() as store:
-            assert type(await driven(store, made)) is Waiting
+            assert type(await driven(store, agent)) is Waiting
             opener.clock.advance("1h")
-            said = await driven(store, made)
-            assert said == "no" if answer == "1h" else type(said) is Failed
+            result = await driven(store, agent)
+            assert result == "no" if answer == "1h" else type(result) is Failed
 
     @pytest.mark.parametrize("verb", ["ask", "wait"])
     async def test_without_a_default_the_end_of_its_time_is_told(self, opener: AsyncOpener, verb: str) -> None:
@@ -153,14 +153,14 @@ class AsyncWaitsContract:
             options = {"default": given[0]} if given else {}
             return await getattr(run, verb)("go", timeout="2d", **options)
 
-        made = program(waiting)
+        agent = program(waiting)
         async with await opener() as store:
             for key, given in ("none", [None]), ("given", ["late"]), ("missing", []):
-                assert type(await driven(store, made, *given, key=key)) is Waiting
+                assert type(await driven(store, agent, *given, key=key)) is Waiting
             opener.clock.advance("2d")
-            assert await store.drive(made, None, key="none") is None
-            assert await store.drive(made, "late", key="given") == "late"
-            ended = await driven(store, made, key="missing")
+            assert await store.drive(agent, None, key="none") is None
+            assert await store.drive(agent, "late", key="given") == "late"
+            ended = await driven(store, agent, key="missing")
             assert (type(ended), ended.code) == (Failed, "TimedOut")
 
     @pytest.mark.parametrize("nested", [False, True])
@@ -175,15 +175,15 @@ class AsyncWaitsContract:
         async def outer(run: AsyncRun) -> str:
             return await run.call(sleeper)
 
-        made = program(outer) if nested else sleeper
+        own_agent = program(outer) if nested else sleeper
         async with await opener(clock=None) as store:
             for wait in (None, False, "10m"):
                 with pytest.raises(Waiting, match="sleep") as waiting:
-                    await store.drive(made, key="k", wait=wait)
+                    await store.drive(own_agent, key="k", wait=wait)
                 assert "wait=True" in waiting.value.hint
                 assert waiting.value.facts["until"]
             with pytest.raises(Invalid, match="wait"):
-                await store.drive(made, key="k", wait="for ever")
+                await store.drive(own_agent, key="k", wait="for ever")
 
     async def test_a_sleep_without_an_end_is_refused(self, opener: AsyncOpener) -> None:
         async def nap(run: AsyncRun, duration: Any) -> None:
@@ -202,34 +202,34 @@ class AsyncWaitsContract:
             await run.sleep("10m")
             return await run.step(outside.seen, "awake")
 
-        made = program(nap)
+        agent = program(nap)
         async with await opener() as store:
             for passed in ("1m", "9m"):
-                assert type(await driven(store, made)) is Waiting
+                assert type(await driven(store, agent)) is Waiting
                 (handle,) = await store.runs()
                 assert (handle.status, handle.record.reason, outside.count) == ("waiting", "sleep", 0)
                 opener.clock.advance(passed)
-            assert await store.drive(made, key="k") == "awake"
+            assert await store.drive(agent, key="k") == "awake"
             assert outside.count == 1
 
     async def test_a_signal_is_kept_until_it_is_taken(self, opener: AsyncOpener) -> None:
         async def listen(run: AsyncRun) -> list[Any]:
             return [await run.wait("ci"), await run.wait("ci"), await run.wait("other", timeout="1h", default="none")]
 
-        made = program(listen)
+        agent = program(listen)
         async with await opener() as store:
-            handle = await store.start(made, key="k")
+            handle = await store.start(agent, key="k")
             await handle.signal("ci", {"n": 1})  # before anybody waits
-            waiting = await driven(store, made)
+            waiting = await driven(store, agent)
             assert (type(waiting), waiting.message) == (Waiting, "waiting: the signal 'ci'")
             assert f"store.signal('{handle.id}', 'ci')" in waiting.hint
             await handle.signal("unheard")
             assert (await handle.refresh()).status == "waiting"
             await store.signal(handle.id, "ci", {"n": 2})  # after
             assert (await handle.refresh()).status == "ready"
-            await driven(store, made)
+            await driven(store, agent)
             opener.clock.advance("1h")
-            assert await store.drive(made, key="k") == [{"n": 1}, {"n": 2}, "none"]
+            assert await store.drive(agent, key="k") == [{"n": 1}, {"n": 2}, "none"]
             with pytest.raises(Conflict) as over:
                 await handle.signal("ci")
             assert over.value.facts["status"] == "completed"
@@ -243,23 +243,23 @@ class AsyncWaitsContract:
         async def listen(run: AsyncRun) -> list[Any]:
             return [await run.wait("ci", timeout="1h", default="none") for _ in range(2)]
 
-        made = program(listen)
+        agent = program(listen)
         async with await opener() as store:
-            handle = await store.start(made, key="k", about=["user:bo"])
+            handle = await store.start(agent, key="k", about=["user:bo"])
             await handle.signal("ci", {"n": 1}, key="build-1")
             await store.signal(handle.id, "ci", {"n": 1}, key="build-1")
             with pytest.raises(KeyReused) as other:
                 await handle.signal("ci", {"n": 2}, key="build-1")
             assert other.value.path == "key"
-            await driven(store, made)
+            await driven(store, agent)
             await handle.signal("ci", {"n": 1}, key="build-1")
             opener.clock.advance("1h")
-            assert await store.drive(made, key="k") == [{"n": 1}, "none"]
+            assert await store.drive(agent, key="k") == [{"n": 1}, "none"]
             await handle.signal("ci", {"n": 1}, key="build-1")
             with pytest.raises(Conflict):
                 await handle.signal("ci", {"n": 1}, key="build-2")
-            marks = [each for each in await store.events(about="user:bo") if each.session.startswith("requests/")]
-            assert [each.kind for each in marks] == ["value.set"]
+            marks = [event for event in await store.events(about="user:bo") if event.session.startswith("requests/")]
+            assert [event.kind for event in marks] == ["value.set"]
             assert (await store.verify()).ok
 
     async def test_a_signal_that_does_not_come_is_timed_out(self, opener: AsyncOpener) -> None:
@@ -270,11 +270,11 @@ class AsyncWaitsContract:
                 return late.path
             return "came"
 
-        made = program(listen)
+        agent = program(listen)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             opener.clock.advance("1h")
-            assert await store.drive(made, key="k") == "signal"
+            assert await store.drive(agent, key="k") == "signal"
 
     # -- approvals in runs -----------------------------------------------------------------------------------------
 
@@ -290,21 +290,22 @@ class AsyncWaitsContract:
         async def spend(run: AsyncRun) -> int:
             return await run.act(pay, 5, approve="Pay?")
 
-        made = program(spend)
+        agent = program(spend)
         async with await opener() as store:
             for answers, expected in ((["refuse"], "Refused"), (["approve"], "NotNow")):
                 for answer in answers:
-                    await driven(store, made)
+                    await driven(store, agent)
                     (ask,) = await store.asks()
                     assert (ask.question, ask.detail) == ("Pay?", {"tool": "pay", "args": {"n": 5}})
                     await store.answer(ask.id, answer, by="ann")
-                refused = await driven(store, made)
+                refused = await driven(store, agent)
                 assert refused.code == expected
                 (handle,) = await store.runs()
                 await handle.retry()
-            assert type(await driven(store, made)) is Waiting  # the approved attempt was made; it must be approved anew
+            # The approved attempt was made; it must be approved anew.
+            assert type(await driven(store, agent)) is Waiting
             await store.answer((await store.asks())[0].id, "approve")
-            assert await store.drive(made, key="k") == 5
+            assert await store.drive(agent, key="k") == 5
             assert outside.count == 2
             assert (await store.verify()).ok
 
@@ -320,19 +321,19 @@ class AsyncWaitsContract:
             outside.seen()
 
         async def careless(run: AsyncRun) -> list[str]:
-            said = []
+            lines = []
             for act in (partial(run.act, never), partial(run.act, late, approve="?", approve_within="1h")):
                 try:
                     await act()
                 except Failed as refused:
-                    said.append(refused.message)
-            return said
+                    lines.append(refused.message)
+            return lines
 
-        made = program(careless)
+        agent = program(careless)
         async with await opener() as store:
-            await driven(store, made)
+            await driven(store, agent)
             opener.clock.advance("1h")
-            assert await store.drive(made, key="k") == ["never", "nobody approved in time"]
+            assert await store.drive(agent, key="k") == ["never", "nobody approved in time"]
             assert outside.count == 0
 
 
@@ -365,14 +366,14 @@ class AsyncBranchesContract:
                 tasks = [group.create_task(branch(run, name)) for name in "xyz"]
             return [task.result() for task in tasks] + [await asyncio.gather(run.step(look, "p"), run.step(look, "q"))]
 
-        made = program(fan)
+        agent = program(fan)
         async with await opener() as store:
-            while type(await driven(store, made)) is Waiting:
+            while type(await driven(store, agent)) is Waiting:
                 asks = await store.asks()
                 ask = dice.choice(asks)
                 await store.answer(ask.id, ask.question)
             expected = [[f"{n}0", f"{n}1", f"{n}2", n] for n in "xyz"] + [["p", "q"]]
-            assert await store.drive(made, key="k") == expected
+            assert await store.drive(agent, key="k") == expected
             assert sorted(outside.calls) == sorted([f"{n}{i}" for n in "xyz" for i in range(3)] + ["p", "q"])
             assert (await store.verify()).ok
 
@@ -467,13 +468,13 @@ class AsyncBranchesContract:
         import asyncio  # noqa: PLC0415 - only here
 
         async def greedy(run: AsyncRun) -> Any:
-            return [str(each) for each in await asyncio.gather(run.ask("?"), return_exceptions=True)]
+            return [str(row) for row in await asyncio.gather(run.ask("?"), return_exceptions=True)]
 
-        made = program(greedy)
+        agent = program(greedy)
         async with await opener() as store:
-            assert type(await driven(store, made)) is Waiting
+            assert type(await driven(store, agent)) is Waiting
             await store.answer((await store.asks())[0].id, "yes")
-            assert await store.drive(made, key="k") == ["yes"]
+            assert await store.drive(agent, key="k") == ["yes"]
 
 
 # end

@@ -72,9 +72,9 @@ class AsyncSupposingContract:
             assert len(outside.done) == 1
             with pytest.raises(Waiting):
                 await forked.result()
-            (asked,) = await forked.waits()
-            assert handle.id in asked.question
-            await store.answer(asked.id, "approve", by="alice")
+            (ask,) = await forked.waits()
+            assert handle.id in ask.question
+            await store.answer(ask.id, "approve", by="alice")
             await store.recover(agents=[review])
             assert await forked.result() == ["bad", {"number": 2}]
             assert outside.done[1:] == ["second"]
@@ -90,18 +90,20 @@ class AsyncSupposingContract:
             await store.drive(review, key="r")
             (real,) = await store.effects()
             acting = await handle.fork((await handle.steps())[-1].seq, "bad", allow_effects=True)
-            assert [each.id for each in await store.effects()] == [real.id]
+            assert [effect.id for effect in await store.effects()] == [real.id]
             await store.recover(agents=[review])
             assert await acting.result() == ["bad", {"number": 2}]
             assert (await store.effects())[0].record.args["title"] == "second"
             every = await store.effects(what_if=True)
-            assert [each.record.what_if for each in every].count(True) == len(every) - len(await store.effects()) == 1
-            (copied,) = (each for each in every if each.record.what_if)
+            assert (
+                [effect.record.what_if for effect in every].count(True) == len(every) - len(await store.effects()) == 1
+            )
+            (copied,) = (effect for effect in every if effect.record.what_if)
             assert copied.sent_key == real.sent_key  # the other side saw the key of the run that did it
-            asked = "SELECT stream, seq, sent_key, what_if FROM v_all_effects ORDER BY at_us, what_if"
-            rows = await store.query(asked)
+            query = "SELECT stream, seq, sent_key, what_if FROM v_all_effects ORDER BY at_us, what_if"
+            rows = await store.query(query)
             assert [row["what_if"] for row in rows].count(1) == 1
-            assert {row["sent_key"] for row in rows} == {each.sent_key for each in every}
+            assert {row["sent_key"] for row in rows} == {effect.sent_key for effect in every}
             assert len(await store.query("SELECT seq FROM v_effects")) == len(outside.done) == 2
 
     async def test_refused_it_fails_and_allowed_it_acts(self, opener: AsyncOpener) -> None:
@@ -143,8 +145,8 @@ class AsyncSupposingContract:
         @agent(name="supposed asks")
         async def asks(run: AsyncRun) -> Any:
             sent = await run.act(send, "it")
-            said = await run.ask("Merge?", choices=["merge", "hold"])
-            return [sent, said, await run.wait("go")]
+            reply = await run.ask("Merge?", choices=["merge", "hold"])
+            return [sent, reply, await run.wait("go")]
 
         async with await opener() as store:
             handle = await store.start(asks, key="a")
@@ -161,7 +163,7 @@ class AsyncSupposingContract:
                 await store.recover(agents=[asks])
                 supposed.append(forked)
             # A person is asked anew, as the program does.
-            assert [len(await each.waits()) for each in supposed] == [
+            assert [len(await run.waits()) for run in supposed] == [
                 1,
                 1,
                 0,
@@ -293,8 +295,8 @@ class AsyncSupposingContract:
             for title in ("a", "b"):
                 await store.recover(agents=[responds])
                 assert title not in outside.done
-                (asked,) = await forked.waits()
-                await store.answer(asked.id, "approve", by="alice")
+                (ask,) = await forked.waits()
+                await store.answer(ask.id, "approve", by="alice")
             await store.recover(agents=[responds])
             assert await forked.result() == [{"number": 1}, {"number": 2}]
             assert outside.done == ["a", "b"]

@@ -78,13 +78,13 @@ class AsyncWorkContract:
                 labels=["b", "a", "a"],
                 detail={"x": (1, b"2")},
             )
-            (found, _) = await session.tasks()
-            for known in (task, found, await found.refresh()):
-                assert (known.title, known.status, known.priority) == ("Write the test", "todo", 3)
-                assert (known.needs, known.parent, known.labels) == ((first.id,), first.id, ("a", "b"))
-                assert (known.detail, known.note, known.actor) == ({"x": (1, b"2")}, None, "alice")
-                assert (known.session, known.ref.seq, known.abandoned) == ("s", known.id, False)
-            assert task.record == found.record
+            (listed, _) = await session.tasks()
+            for handle in (task, listed, await listed.refresh()):
+                assert (handle.title, handle.status, handle.priority) == ("Write the test", "todo", 3)
+                assert (handle.needs, handle.parent, handle.labels) == ((first.id,), first.id, ("a", "b"))
+                assert (handle.detail, handle.note, handle.actor) == ({"x": (1, b"2")}, None, "alice")
+                assert (handle.session, handle.ref.seq, handle.abandoned) == ("s", handle.id, False)
+            assert task.record == listed.record
 
     # -- states ----------------------------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ class AsyncWorkContract:
         elif status == TARGET[verb] and verb != "claim":
             before = await session.tasks()
             await move(task, verb)  # there already: nothing happens
-            assert [each.record for each in await session.tasks()] == [each.record for each in before], here
+            assert [task.record for task in await session.tasks()] == [row.record for row in before], here
         else:
             await self.check_refused(task, verb, here)
             assert (await task.refresh()).status == status, here
@@ -209,8 +209,8 @@ class AsyncWorkContract:
             first, second = await session.task("first"), await session.task("second")
             high = await session.task("high", priority=9, labels=["hot"])
             waits = await session.task("waits", priority=99, needs=[low, first])
-            gone = await session.task("blocked", priority=99)
-            await gone.block("x")
+            blocked = await session.task("blocked", priority=99)
+            await blocked.block("x")
             assert [task.id for task in await session.ready()] == [high.id, first.id, second.id, low.id]
             assert [task.id for task in await session.ready(limit=2)] == [high.id, first.id]
             assert [task.id for task in await session.ready(label="hot")] == [high.id]
@@ -265,7 +265,7 @@ class AsyncWorkContract:
             before = (await session.info()).last_seq
             await task.edit(title="write it")
             assert (await session.info()).last_seq == before
-            assert [each.id for each in await session.tasks(label="b")] == [task.id]
+            assert [task.id for task in await session.tasks(label="b")] == [task.id]
             assert await session.tasks(label="a") == []
             again = await session.task("writ it", key="k", labels=["a"], detail={"n": 1})  # as at first: a repetition
             assert (again.id, again.title) == (task.id, "write it")
@@ -329,8 +329,8 @@ class AsyncWorkContract:
             one, other = await x.session("s"), await y.session("s")
             for _ in range(6):
                 a, b = await one.task("a"), await one.task("b")
-                (seen,) = await other.tasks(limit=1)
-                outcomes = await AsyncRace.between(partial(a.need, b.id), partial(seen.need, a.id))
+                (theirs,) = await other.tasks(limit=1)
+                outcomes = await AsyncRace.between(partial(a.need, b.id), partial(theirs.need, a.id))
                 assert len(outcomes.won) == 1
                 assert type(outcomes.refused[0]) is Invalid
 
@@ -351,14 +351,14 @@ class AsyncWorkContract:
             session = await store.session("s")
             ids = [(await session.task(f"t{i}", labels=["even"] if i % 2 == 0 else [])).id for i in range(7)]
             for listing in (session.tasks, store.tasks):
-                seen, after = [], None
+                listed, after = [], None
                 while True:
                     page = await listing(limit=3, after=after)
-                    seen += [task.id for task in page]
+                    listed += [task.id for task in page]
                     if page.next is None:
                         break
                     after = page.next
-                assert seen == ids[::-1]
+                assert listed == ids[::-1]
                 assert [task.id for task in await listing(label="even")] == ids[::-2]
 
     async def test_asking_across_sessions(self, opener: AsyncOpener) -> None:
@@ -368,7 +368,7 @@ class AsyncWorkContract:
             opener.clock.advance("2d")
             new = await (await bob.session("b")).task("new", labels=["x", "y"])
             await new.claim()
-            for options, wanted in (
+            for options, expected in (
                 ({}, [new, old]),
                 ({"status": "doing"}, [new]),
                 ({"status": TaskStatus.TODO}, [old]),
@@ -379,11 +379,11 @@ class AsyncWorkContract:
                 ({"until": "1d"}, [old]),
                 ({"since": old.at, "until": new.at}, [old]),
             ):
-                found = await store.tasks(**options)  # type: ignore[arg-type]
-                assert [task.record for task in found] == [task.record for task in wanted]
+                listed = await store.tasks(**options)  # type: ignore[arg-type]
+                assert [task.record for task in listed] == [task.record for task in expected]
             assert [task.session for task in await store.tasks()] == ["b", "a"]
-            (found,) = await store.tasks(status="todo")
-            assert (await found.done()).status == "done"
+            (listed,) = await store.tasks(status="todo")
+            assert (await listed.done()).status == "done"
 
     async def test_another_tenant_sees_nothing(self, opener: AsyncOpener) -> None:
         if not opener.shared:
@@ -458,8 +458,8 @@ class AsyncWorkContract:
         async with await opener() as store:
             session = await store.session("s")
             await session.task(title, labels=[title], detail=title)
-            (found,) = await session.tasks(label=title)
-            assert (found.title, found.detail, found.labels) == (title, title, (title,))
+            (task,) = await session.tasks(label=title)
+            assert (task.title, task.detail, task.labels) == (title, title, (title,))
 
     # -- in one commit with others ---------------------------------------------------------------------------
 

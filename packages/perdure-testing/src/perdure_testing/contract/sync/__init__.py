@@ -30,7 +30,7 @@ class _Translated(SourceFileLoader):
 
     def path_stats(self, path: str) -> Mapping[str, Any]:
         """The time that cached bytecode is compared with. The size of the twin is known only once it is translated."""
-        return {"mtime": max(each.stat().st_mtime for each in (self._source, _TRANSLATOR)), "size": None}
+        return {"mtime": max(row.stat().st_mtime for row in (self._source, _TRANSLATOR)), "size": None}
 
     def get_data(self, path: str) -> bytes:
         """The translated source; everything else, such as cached bytecode, is read from the disk."""

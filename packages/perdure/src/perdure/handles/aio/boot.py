@@ -7,11 +7,12 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from perdure.handles.aio.base import AsyncStreamHandle
+from perdure.handles.aio.made import reads
 from perdure.handles.later import boot_making as making
 from perdure.handles.later import checking
+from perdure.verbs import runs as verbs
 
 if TYPE_CHECKING:
-    from perdure.boot.manifest import PackManifest
     from perdure.boot.pack import Pack
 
 
@@ -54,10 +55,4 @@ class AsyncBooting(AsyncStreamHandle):
         caller = self._caller
         return await caller.work(making.boot, caller.core, caller.tenant, self._stream, task, asked, looking)
 
-    async def boots(self) -> list[PackManifest]:
-        """Return the manifests of the last boots of this session, newest first, at most 20. Writes nothing.
-
-        A manifest lists what was shown, by handle, whether it still held, and what was left out.
-        `perdure.boot.manifest.difference` compares two.
-        """
-        return await self._read(making.manifests)
+    boots = reads(verbs.boots)

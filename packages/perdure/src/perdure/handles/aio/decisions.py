@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
+from perdure.handles.aio.made import changes, finds, lists, lists_all, makes, replaces
 from perdure.handles.facts import DecisionFacts
-from perdure.handles.filtered import filtered
-from perdure.handles.later import checking, decisions
+from perdure.handles.later import decisions
 from perdure.log.change import Stream
 from perdure.model.filters import DecisionFilters, SessionDecisionFilters
 from perdure.model.records.decisions import DecisionRecord, Reference
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import AsyncCaller
+from perdure.verbs import decisions as verbs
 
 
 class AsyncDecision(DecisionFacts, AsyncStreamHandle):
@@ -29,37 +28,9 @@ class AsyncDecision(DecisionFacts, AsyncStreamHandle):
         self._record = await self._read(decisions.decision, self.seq)
         return self
 
-    async def close(self, outcome: str, note: str | None = None, *, about: Iterable[str] = ()) -> AsyncDecision:
-        """Record the outcome; returns itself. Atomic; the same outcome and note again change nothing.
+    close = changes(verbs.close)
 
-        about: subjects of the outcome, besides those of the decision. Raises Conflict if it was closed with another outcome, or
-            superseded.
-        """
-        self._record = await self._write(decisions.close, self.seq, outcome, note=note, about=about)
-        return self
-
-    async def supersede(
-        self,
-        text: str,
-        *,
-        because: str,
-        then: str | None = None,
-        refs: Iterable[object] = (),
-        tags: Iterable[str] | None = None,
-        checks: Iterable[object] = (),
-        about: Iterable[str] = (),
-    ) -> AsyncDecision:
-        """Replace it by a new decision, which is returned. Each names the other. Atomic.
-
-        The new decision has the tags of the old one unless `tags` is given, and the subjects of the old one besides `about`.
-        Raises Conflict if it was superseded already (`facts` says by which), so a repetition after a crash is refused rather
-        than done twice.
-        """
-        self._record, new = await self._write(
-            decisions.supersede, self.seq, text, because=because, then=then, refs=refs, tags=tags, about=about,
-            checks=await self._caller.work(checking.observed, checks) if checks else (),
-        )  # fmt: skip
-        return AsyncDecision(self._caller, self._stream, self._pin, new)
+    supersede = replaces(verbs.supersede)
 
     async def referred_by(self, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
         """Return everything that refers to it, in all sessions of this tenant."""
@@ -71,48 +42,11 @@ class AsyncDecisions(AsyncStreamHandle):
 
     __slots__ = ()
 
-    async def decide(
-        self,
-        text: str,
-        *,
-        because: str,
-        then: str | None = None,
-        refs: Iterable[object] = (),
-        tags: Iterable[str] = (),
-        checks: Iterable[object] = (),
-        about: Iterable[str] = (),
-    ) -> AsyncDecision:
-        """Record a decision, before anything is done about it. Atomic; two calls make two decisions.
+    decide = makes(verbs.decide, lambda: AsyncDecision)
 
-        because: the reason.
-        then: the step that is to follow.
-        refs: turns, decisions, tasks, artifacts (anything with a `ref`) or Refs. A ref to another session is kept unchecked,
-            because that session may be in another store.
-        checks: conditions under which the decision holds (`perdure.FileHash` …), looked at when the session is booted and by
-            `store.checked`.
-        about: its subjects, besides those of its refs.
+    decision = finds(verbs.decision, lambda: AsyncDecision)
 
-        Raises Invalid, TooLarge, or NotFound (a ref to something that this session does not have) with the path; nothing is
-        written then.
-        """
-        seen = await self._caller.work(checking.observed, checks) if checks else ()
-        record = await self._write(
-            decisions.decide, text, because=because, then=then, refs=refs, tags=tags, checks=seen, about=about
-        )
-        return AsyncDecision(self._caller, self._stream, self._pin, record)
-
-    async def decision(self, seq: int) -> AsyncDecision:
-        """Return the decision with this number. Raises NotFound."""
-        record = await self._read(decisions.decision, seq)
-        return AsyncDecision(self._caller, self._stream, self._pin, record)
-
-    @filtered(SessionDecisionFilters)
-    async def decisions(self, asked: SessionDecisionFilters) -> Page[AsyncDecision]:
-        """Return the decisions of this session, newest first. open: True for open ones, False for the others. about: of a
-        subject.
-        """
-        found = await self._read(decisions.decisions, asked)
-        return found.each(lambda record: AsyncDecision(self._caller, self._stream, self._pin, record))
+    decisions = lists(verbs.own_decisions, SessionDecisionFilters, lambda: AsyncDecision)
 
     async def referring(self, thing: object, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
         """Return everything that refers to a turn, decision, task, artifact or Ref, in all sessions of this tenant."""
@@ -124,11 +58,4 @@ class AsyncDecisionsAcross(AsyncStoreHandle):
 
     __slots__ = ()
 
-    @filtered(DecisionFilters)
-    async def decisions(self, asked: DecisionFilters) -> Page[AsyncDecision]:
-        """Return the decisions of all sessions of this tenant, newest first. The next page is `after=page.next`.
-
-        since, until: instants ("2026-01-31", a datetime) or ages ("7d").
-        """
-        found = await self._caller.read(decisions.decisions_of_store, asked)
-        return found.each(lambda each: AsyncDecision(self._caller, each[0], "", each[1]))
+    decisions = lists_all(verbs.all_decisions, DecisionFilters, lambda: AsyncDecision)

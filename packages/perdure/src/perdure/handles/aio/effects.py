@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 from perdure.effects import ledger, operator_verbs, settling
-from perdure.effects.acting import AskingModel
 from perdure.effects.commands import Steps
-from perdure.effects.composed import end_begun
-from perdure.effects.intents import intend, named_args
+from perdure.effects.commits import end_with_checkpoint
+from perdure.effects.effect_engine import ModelAsker, intend
 from perdure.effects.ledger import Outcome, error_of
 from perdure.effects.outcomes import in_doubt, outcome_of
 from perdure.effects.tool import as_tool, kind_of
@@ -21,7 +20,7 @@ from perdure.handles.filtered import filtered
 from perdure.handles.later import orphaned, responding
 from perdure.log.change import Stream
 from perdure.model.filters import EffectFilters
-from perdure.model.functions import Coro, P, R
+from perdure.model.functions import Coro, P, R, named_args
 from perdure.model.limits import check_name, check_question
 from perdure.model.records.conversation import Call
 from perdure.model.records.effects import (
@@ -40,7 +39,7 @@ from perdure.planes.reading.paging import Page
 from perdure.planes.recovery import checkpoints
 from perdure.planes.subjects import named
 from perdure.runtime.callers import AsyncCaller
-from perdure.runtime.shells import AsyncShell, acting_in
+from perdure.runtime.shells import AsyncShell, effect_engine_of
 
 T = TypeVar("T")
 
@@ -88,10 +87,10 @@ class AsyncEffect(EffectFacts, AsyncActing):
         restore and the effect may have been sent before.
         """
         operator_verbs.check_own(self._record)
-        acting = acting_in(self._caller, self._stream)
+        engine = effect_engine_of(self._caller, self._stream)
         self._caller.core.liveness.begin()
-        sender = acting.sender._replace(holder=self._caller.holder)
-        self._record = await self._run(acting.dispatch_begun(self._record.seq, sender))
+        sender = engine.sender._replace(holder=self._caller.holder)
+        self._record = await self._run(engine.begin_user_call(self._record.seq, sender))
         if self._record.state is EffectState.WITHDRAWN:
             outcome_of(self._record)
         if self._record.state is EffectState.IN_DOUBT:
@@ -127,7 +126,7 @@ class AsyncEffect(EffectFacts, AsyncActing):
         """
         who = check_name(self._caller.actor if by is None else by, "by")
         operator_verbs.check_verdict(verdict)
-        self._record = await self._run(acting_in(self._caller, self._stream).looked_at(self._record))
+        self._record = await self._run(effect_engine_of(self._caller, self._stream).look_at(self._record))
         if isinstance(verdict, Absent) and not force:
             operator_verbs.check_quiet(self._record, self._stream, self._caller.core)
         self._record = await self._write(
@@ -138,7 +137,9 @@ class AsyncEffect(EffectFacts, AsyncActing):
     async def _end(self, arrow: str, outcome: Outcome, state: Any = ...) -> AsyncEffect:
         operator_verbs.check_own(self._record)
         prepared = None if state is ... else await self._read(checkpoints.prepare, checkpoints.freeze(state))
-        moving = acting_in(self._caller, self._stream).move(arrow, end_begun, self._record, outcome, prepared)
+        moving = effect_engine_of(self._caller, self._stream).move(
+            arrow, end_with_checkpoint, self._record, outcome, prepared
+        )
         # The outcome of the call is a fact, whatever became of the locks around it.
         self._record = await AsyncShell(self._caller, self._stream, self._pin, locked=False).run(moving)
         return self
@@ -216,12 +217,12 @@ class AsyncEffects(AsyncActing):
         if approve is not None:
             check_question(approve, "approve")
         intent = intend(found.name, found.kind, found.bind(args, kwargs), found.rule, key, call, named(about))
-        acting = acting_in(self._caller, self._stream)
-        intent, asked = acting.guarded(found, intent, approve)
-        if isinstance(asked, str) and key is None and call is None:
+        engine = effect_engine_of(self._caller, self._stream)
+        intent, precondition = engine.ask_guards(found, intent, approve)
+        if isinstance(precondition, str) and key is None and call is None:
             hint = "act(…, key=…): the same call again finds the answer by it"
             raise Invalid(f"{found.name} needs an approval, so it needs a key", path="key", hint=hint)
-        return outcome_of(await self._run(acting.act(found, intent, asked, approve_within)))
+        return outcome_of(await self._run(engine.act_in_session(found, intent, precondition, approve_within)))
 
     async def respond(
         self,
@@ -245,8 +246,8 @@ class AsyncEffects(AsyncActing):
         Raises KeyReused when the calls were part of another turn, Invalid when a call has no id of its own.
         """
         self._caller.check_may_send()
-        acting = acting_in(self._caller, self._stream)
-        return await self._run(responding.respond(acting, content, key, calls, tools, named(about)))
+        engine = effect_engine_of(self._caller, self._stream)
+        return await self._run(responding.respond(engine, content, key, calls, tools, named(about)))
 
     async def ask_model(
         self, ask: Callable[..., Any], /, *args: Any, key: str, name: str = "model", about: Iterable[str] = ()
@@ -266,7 +267,7 @@ class AsyncEffects(AsyncActing):
         asking = declared_tool(ask, name=name, kind="idempotent", known=False, fails=(Exception,))
         asking.check_free(key=key, about=about or None)
         intent = intend(asking.name, asking.kind, asking.bind(args, {}), asking.rule, key, None, named(about))
-        model = AskingModel(self._caller.core, self._stream, self._caller.actor, self._caller.tenant)
+        model = ModelAsker(self._caller.core, self._stream, self._caller.actor, self._caller.tenant)
         return await self._run(model.ask(asking, intent))
 
     async def begin(
@@ -293,11 +294,11 @@ class AsyncEffects(AsyncActing):
         name = check_name(found.name if found else tool, "tool")
         given = named_args(args) if found is None else found.bind((), named_args(args))
         declared = kind_of(kind) if kind is not None else found.kind if found else ToolKind.UNSAFE
-        acting = acting_in(self._caller, self._stream)
+        engine = effect_engine_of(self._caller, self._stream)
         intent = intend(name, declared, given, found.rule if found else Rule(), key, call, named(about))
-        intent, asked = acting.guarded(found, intent, None)
-        record = await self._run(acting.plan_asked(intent, asked))
-        return AsyncEffect(self._caller, self._stream, self._pin, await self._run(acting.looked_at(record)))
+        intent, precondition = engine.ask_guards(found, intent, None)
+        record = await self._run(engine.plan_effect(intent, precondition))
+        return AsyncEffect(self._caller, self._stream, self._pin, await self._run(engine.look_at(record)))
 
     async def effects(
         self, *, open: bool = False, about: str | None = None, after: int | str = 0, limit: int = 1_000  # noqa: A002

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from perdure.errors import ReadOnly
 from perdure.handles.aio.base import AsyncStoreHandle, AsyncStreamHandle
 from perdure.handles.aio.feed import AsyncSubscription
-from perdure.handles.filtered import filtered
+from perdure.handles.aio.made import gives, pages_all
 from perdure.handles.later import emitted as own_events
 from perdure.handles.later import feed, subscriptions
 from perdure.handles.later import history as times
@@ -17,6 +17,7 @@ from perdure.model.filters import EventFilters
 from perdure.model.records.emitted import EventRecord
 from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.paging import Page
+from perdure.verbs import work as verbs
 
 S = TypeVar("S")
 
@@ -26,26 +27,7 @@ class AsyncEmitted(AsyncStreamHandle):
 
     __slots__ = ()
 
-    async def emit(
-        self,
-        kind: str,
-        data: Any = None,
-        *,
-        expect: int | None = None,
-        about: Iterable[str] = (),
-        refs: Iterable[object] = (),
-    ) -> EventRecord:
-        """Append an event of your own, such as `deploy.finished`. It changes no other state; it is kept, chained and fed like
-        all events.
-
-        Atomic; not idempotent.
-        expect: the last sequence number that you have seen. A repetition then raises Conflict, which carries the current `seq`.
-        about: its subjects.
-        refs: turns, decisions … that it refers to.
-
-        Raises Invalid.
-        """
-        return await self._write(own_events.emit, kind, data, expect=expect, about=about, refs=refs)
+    emit = gives(verbs.emit)
 
     async def events(
         self,
@@ -95,18 +77,7 @@ class AsyncEmittedAcross(AsyncStoreHandle):
 
     __slots__ = ()
 
-    @filtered(EventFilters)
-    async def events(self, asked: EventFilters) -> Page[EventRecord]:
-        """Return a page of events of all sessions and runs, newest first. The next page is `after=page.next`.
-
-        kind: one kind, or all below a word: `deploy.*`.
-        since, until: instants or ages ("7d").
-        session, run: of that one alone.
-        emitted: True for events of `session.emit` only.
-
-        Raises Invalid.
-        """
-        return await self._caller.read(own_events.events_across, asked)
+    events = pages_all(verbs.all_events, EventFilters)
 
     async def feed(self, after: str | None = None, limit: int = 100, wait: Duration | None = None) -> Page[EventRecord]:
         """Return every event of the tenant after a cursor (None: from the beginning), oldest first. Continue with

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.handles.aio.base import AsyncStreamHandle
-from perdure.handles.later import envelope, timeline, what_if
+from perdure.handles.aio.made import reads
+from perdure.handles.later import envelope, what_if
 from perdure.model.records.differences import Forecast
 from perdure.model.records.envelope import Envelope
-from perdure.model.records.timeline import TimelineRecord
-from perdure.planes.reading.paging import Page
+from perdure.verbs import runs as verbs
 
 
 class AsyncEnveloping(AsyncStreamHandle):
@@ -35,12 +35,7 @@ class AsyncEnveloping(AsyncStreamHandle):
         """
         return await self._write(envelope.hand_over, await self._witness())
 
-    async def timeline(self, *, last: int = 100, before: int | str | None = None) -> Page[TimelineRecord]:
-        """Return its newest events, oldest first: steps, effects, waits, and the outcome of each.
-
-        before: a sequence number, or `.next` of a page, which is None when there are no more.
-        """
-        return await self._read(timeline.timeline, last=last, before=before)
+    timeline = reads(verbs.timeline_of_run)
 
     async def forecast(self, at: int | str, *, allow_effects: bool = False) -> Forecast:
         """Return the consequences of `fork` with these arguments, if the program goes the same way: what is kept, and what is

@@ -6,11 +6,12 @@ from typing import Self
 
 from perdure.errors import Invalid
 from perdure.handles.aio.base import AsyncStreamHandle
-from perdure.handles.later import diff, history, lineage
+from perdure.handles.aio.made import reads
+from perdure.handles.later import diff, history
 from perdure.log.change import Stream
-from perdure.model.records.conversation import Origin
 from perdure.model.records.differences import SessionDiff
 from perdure.runtime.callers import AsyncCaller, AsyncFrozenCaller
+from perdure.verbs import conversation as verbs
 
 
 class AsyncPast(AsyncStreamHandle):
@@ -60,12 +61,7 @@ class AsyncTime(AsyncPast):
         stream, pin = await self._caller.run(self._caller.fenced(history.fork), (plan, name), {}, self._pin)
         return type(self)(self._caller, stream, pin)
 
-    async def origin(self) -> Origin | None:
-        """Return the session that this one was forked from, or stands beside since a merge, and the last event that both have.
-
-        None if it began by itself.
-        """
-        return await self._read(lineage.origin)
+    origin = reads(verbs.origin)
 
     async def diff(self, other: Self) -> SessionDiff:
         """Compare this session with another one: `session.at("2h").diff(session)`, or a session and its fork.

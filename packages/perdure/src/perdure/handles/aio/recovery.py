@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from perdure.effects import ledger
-from perdure.effects.acting import Settling
+from perdure.effects.effect_engine import DoubtSettler
 from perdure.effects.tool import DECLARED, Tool, as_tool
 from perdure.errors import Conflict, InDoubt, Waiting
 from perdure.handles.aio.runs import AsyncRuns
@@ -116,7 +116,7 @@ class AsyncRecovery(AsyncRuns):
     async def _settled(self, stream: Stream, record: EffectRecord, tool: Tool | None) -> EffectRecord:
         """How it stands after its rule was followed, or somebody else settled it meanwhile."""
         caller = self._caller
-        settling = Settling(caller.core, stream, caller.actor, caller.tenant)
+        settling = DoubtSettler(caller.core, stream, caller.actor, caller.tenant)
         try:
             return await AsyncShell(caller, stream, locked=False).run(settling.settle(tool, record))
         except (InDoubt, Conflict, Waiting):

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from perdure.handles.aio.base import AsyncStreamHandle
+from perdure.handles.aio.made import gives
 from perdure.handles.atomic import Atomic, run_atomic
 from perdure.handles.later import requests
 from perdure.model.functions import plain
 from perdure.model.records.runs import WaitRecord
 from perdure.planes.execution import waits
-from perdure.planes.reading.durations import Duration
+from perdure.verbs import work as verbs
 
 T = TypeVar("T")
 
@@ -44,24 +45,7 @@ class AsyncRequests(AsyncStreamHandle):
         # sync: done.inside.settle(self._caller.heartbeat)
         return done.result
 
-    async def ask(
-        self,
-        question: str,
-        *,
-        choices: list[str] | None = None,
-        detail: Any = None,
-        timeout: Duration | None = None,
-        about: Iterable[str] = (),
-    ) -> WaitRecord:
-        """Ask a person a question. `store.asks()` lists it, `store.answer(ask.id, …)` answers it. Atomic; two calls ask twice.
-
-        choices: the possible answers; without them, anything.
-        timeout: the time after which it can no longer be answered.
-        about: subjects of the question and its answer.
-
-        Raises Invalid.
-        """
-        return await self._write(requests.ask, question, choices=choices, detail=detail, timeout=timeout, about=about)
+    ask = gives(verbs.ask)
 
     async def asked(self, seq: int) -> WaitRecord:
         """Return the question with this number, as it stands now. Raises NotFound."""

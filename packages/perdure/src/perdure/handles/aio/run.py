@@ -1,8 +1,8 @@
 """The run, as the function of an agent gets it. Everything that the agent does through it is recorded at its place, and done
 once.
 
-Thin: each verb checks its arguments and runs a generator of `runtime/` through the shell of the run. See docs/decisions/0007
-and 0031.
+Thin: each verb checks its arguments and runs a generator of `RunEngine` through the shell of the run. See docs/decisions/0007 and
+0166.
 """
 
 from __future__ import annotations
@@ -13,37 +13,34 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Concatenate, Generic, Self, overload
 
-from perdure.effects.consulting import StepFunction
-from perdure.effects.intents import named_args
+from perdure.effects.step_functions import StepFunction
 from perdure.effects.tool import as_tool
 from perdure.errors import Invalid, TimedOut
 from perdure.handles.atomic import Atomic, Done, run_atomic_step
 from perdure.handles.run_facts import DrivenFacts
-from perdure.model.functions import Coro, P, R, R_co, plain
-from perdure.model.instants import duration_us, to_datetime
+from perdure.model.functions import Coro, P, R, R_co, named_args, plain
+from perdure.model.instants import to_datetime
 from perdure.model.limits import check_name, check_question
 from perdure.model.records.effects import Reply
-from perdure.model.records.runs import WaitKind, WaitRecord, WaitState
-from perdure.model.values import digest
+from perdure.model.records.runs import WaitRecord, WaitState
 from perdure.planes.execution import waits
 from perdure.planes.reading.durations import Duration
 from perdure.planes.subjects import named
-from perdure.runtime import cutting, outward, places, run_replay, undoing, waiting
+from perdure.runtime import current_branch
 from perdure.runtime.agent import as_agent
-from perdure.runtime.driving import Driving
-from perdure.runtime.places import Branch, BranchPoint
-from perdure.runtime.placing import step, step_function
+from perdure.runtime.journal import Branch, BranchPoint, child_result, effect_result
+from perdure.runtime.run_engine import RunEngine
 from perdure.runtime.shells import AsyncRunShell
 
 
 class AsyncRun(DrivenFacts):
     """A run, as its agent sees it. Code between its verbs must do the same at every replay; everything else goes into a step."""
 
-    __slots__ = ("_branch", "_driving", "_shell")
+    __slots__ = ("_branch", "_engine", "_shell")
 
-    def __init__(self, shell: AsyncRunShell, driving: Driving, branch: Branch) -> None:
+    def __init__(self, shell: AsyncRunShell, engine: RunEngine, branch: Branch) -> None:
         self._shell = shell
-        self._driving = driving
+        self._engine = engine
         self._branch = branch
 
     # -- steps -----------------------------------------------------------------------------------------------------------------
@@ -85,8 +82,8 @@ class AsyncRun(DrivenFacts):
         Both default to the declaration of a `read` tool. Raises Refused for a tool that is not `read`, Invalid for a result
         that cannot be kept.
         """
-        called = step_function(self._driving, fn, timeout, retries)
-        return await self._shell.run(step(self._driving, self._here(), called, args, kwargs, {}))
+        called = self._engine.step_function(fn, timeout, retries)
+        return await self._shell.run(self._engine.do_step(self._here(), called, args, kwargs, {}))
 
     @overload
     async def model(
@@ -131,8 +128,8 @@ class AsyncRun(DrivenFacts):
         only the digest of its input.
         timeout, retries: as for `step`.
         """
-        called, notes = step_function(self._driving, fn, timeout, retries), {"model": named_args(pins, "pins")}
-        return await self._shell.run(step(self._driving, self._here(), called, args, kwargs, notes))
+        called, notes = self._engine.step_function(fn, timeout, retries), {"model": named_args(pins, "pins")}
+        return await self._shell.run(self._engine.do_step(self._here(), called, args, kwargs, notes))
 
     async def atomic(self, fn: Callable[[Atomic], R]) -> R:
         """Write to sessions and scopes, as `store.atomic`, in the very commit that records it as a step of this run.
@@ -143,7 +140,7 @@ class AsyncRun(DrivenFacts):
         """
         name = check_name(getattr(fn, "__name__", "atomic"), "step")
         about = (run_atomic_step, plain(fn, "fn"), self._shell.caller)
-        done = await self._shell.run(cutting.atomic(self._driving, self._here(), name, *about))
+        done = await self._shell.run(self._engine.do_atomic(self._here(), name, *about))
         if not isinstance(done, Done):
             return done  # as it was recorded
         done.held_back.tell()
@@ -151,8 +148,8 @@ class AsyncRun(DrivenFacts):
 
     async def now(self) -> datetime:
         """Return the time at which this place was first reached: the same at every replay."""
-        clock = StepFunction(self._driving.core.clocks.now, "run.now", is_async=False)
-        return to_datetime(await self._shell.run(step(self._driving, self._here(), clock, (), {}, {})))
+        clock = StepFunction(self._engine.core.clocks.now, "run.now", is_async=False)
+        return to_datetime(await self._shell.run(self._engine.do_step(self._here(), clock, (), {}, {})))
 
     # -- what is done outside ------------------------------------------------------------------------------------------------
 
@@ -197,9 +194,9 @@ class AsyncRun(DrivenFacts):
         found.check_free(approve=approve, approve_within=approve_within, about=about or None)
         if approve is not None:
             check_question(approve, "approve")
-        given, asked = found.bind(args, kwargs), (approve, approve_within)
-        acting = outward.act(self._driving, self._here(), found, given, asked, about=named(about))
-        return run_replay.effect_result(await self._shell.run(acting))
+        arguments = found.bind(args, kwargs)
+        acting = self._engine.do_effect(self._here(), found, arguments, approve, approve_within, named(about))
+        return effect_result(await self._shell.run(acting))
 
     async def respond(
         self,
@@ -221,8 +218,8 @@ class AsyncRun(DrivenFacts):
 
         Raises Invalid if `calls` is no such list, or a call has no id of its own; nothing is sent then.
         """
-        model, noted = step_function(self._driving, fn, timeout, retries), named_args(pins, "pins")
-        responding = outward.respond(self._driving, self._here(), model, args, kwargs, tools, noted)
+        model, noted = self._engine.step_function(fn, timeout, retries), named_args(pins, "pins")
+        responding = self._engine.run_model_batch(self._here(), model, args, kwargs, tools, noted)
         return await self._shell.run(responding)
 
     def saga(self) -> AsyncSaga:
@@ -241,7 +238,7 @@ class AsyncRun(DrivenFacts):
         that was given up has its time to arrive. Raises Parked when an undo fails: its effect stays `undoing`.
         """
         here = self._here()
-        return await self._shell.run(undoing.undo_since(self._driving, here, BranchPoint(here.path), sys.exception()))
+        return await self._shell.run(self._engine.undo_effects_since(here, BranchPoint(here.path), sys.exception()))
 
     # -- waiting ---------------------------------------------------------------------------------------------------------------
 
@@ -264,23 +261,19 @@ class AsyncRun(DrivenFacts):
         doc = waits.ask_document(question, choices, given, detail)
         if choices and timeout is not None and given is not None and given not in choices:
             raise Invalid(f"{given!r} is none of the choices", path="default")
-        mark = digest(doc, "ask").hex()
-        asking = waiting.await_one(self._driving, self._here(), WaitKind.ASK, doc, mark, timeout, named(about))
-        found = await self._shell.run(asking)
+        found = await self._shell.run(self._engine.ask_person(self._here(), doc, timeout, named(about)))
         if found.state is WaitState.EXPIRED and default is ...:
             raise TimedOut(f"nobody answered {question!r} in time", path="ask")
         return found.answer
 
     async def sleep(self, duration: Duration) -> None:
         """Wait for some time, on the store's clock. No process holds the run meanwhile."""
-        duration_us(duration, "duration")  # None would be for ever: nobody could wake it
-        mark = digest(str(duration), "sleep").hex()
-        await self._shell.run(waiting.await_one(self._driving, self._here(), WaitKind.SLEEP, {}, mark, duration))
+        await self._shell.run(self._engine.sleep(self._here(), duration))
 
     async def wait(self, name: str, *, timeout: Duration | None = None, default: Any = ...) -> Any:
         """Wait for a signal of this name, and return its payload. After `timeout`: the default, or TimedOut if there is none."""
         check_name(name, "signal")
-        return await self._shell.run(waiting.wait(self._driving, self._here(), name, timeout, default))
+        return await self._shell.run(self._engine.wait_for_signal(self._here(), name, timeout, default))
 
     @overload
     async def start(
@@ -307,7 +300,7 @@ class AsyncRun(DrivenFacts):
         """
         made = as_agent(agent)
         made.check(args, kwargs, about=about or None)
-        starting = waiting.start(self._driving, self._here(), made, args, kwargs, named(about))
+        starting = self._engine.start_child(self._here(), made, args, kwargs, named(about))
         return AsyncChild(self, await self._shell.run(starting))
 
     @overload
@@ -330,7 +323,7 @@ class AsyncRun(DrivenFacts):
 
         Returns all of its subjects. Idempotent, and so safe at every replay.
         """
-        return await self._shell.run(cutting.add_subjects(self._driving, named(subjects)))
+        return await self._shell.run(self._engine.add_subjects(named(subjects)))
 
     async def checkpoint(self, state: Any, *, now: bool = False, about: Iterable[str] = ()) -> bool:
         """Offer a state to continue from. After a crash it is `run.restored`, and nothing before it is replayed.
@@ -342,9 +335,7 @@ class AsyncRun(DrivenFacts):
         first.
         about: its subjects, besides those of everything in the run.
         """
-        return await self._shell.run(
-            cutting.checkpoint(self._driving, self._here(), state, now=now, about=named(about))
-        )
+        return await self._shell.run(self._engine.save_checkpoint(self._here(), state, now=now, about=named(about)))
 
     async def patched(self, name: str) -> bool:
         """Whether this run takes the new way: True for runs that reach this place for the first time, False for those that were
@@ -352,19 +343,19 @@ class AsyncRun(DrivenFacts):
 
         Lets a changed program continue old runs: `if await run.patched("v2"): … else: …`.
         """
-        return await self._shell.run(cutting.patched(self._driving, name))
+        return await self._shell.run(self._engine.is_patched(name))
 
     def branch(self, name: str) -> AsyncRun:
         """Return a line of work of its own, identified by its name: for threads, and for work in no fixed order."""
-        return AsyncRun(self._shell, self._driving, self._here().named(name))
+        return AsyncRun(self._shell, self._engine, self._here().named(name))
 
     def _here(self) -> Branch:
         """The branch that this code is in. Refused inside a step or a tool of the run."""
         # async-only
-        if self._branch is self._driving.trunk:
-            return places.current(self._branch)
+        if self._branch is self._engine.trunk:
+            return current_branch.current(self._branch)
         # end
-        places.refuse_inside()
+        current_branch.refuse_inside()
         return self._branch
 
 
@@ -379,11 +370,11 @@ class AsyncSaga:
         self._mark = BranchPoint()
 
     async def __aenter__(self) -> Self:
-        driving = self._run._driving
+        engine = self._run._engine
         self._branch = self._run._here()
-        self._mark = self._branch.mark(driving.replay.cut)
+        self._mark = self._branch.mark(engine.replay.cut)
         self._branch.sagas = (*self._branch.sagas, f"{self._mark.path}/{self._mark.ordinal}")
-        driving.sagas.open += 1
+        engine.sagas.open += 1
         return self
 
     async def __aexit__(
@@ -391,7 +382,7 @@ class AsyncSaga:
     ) -> None:
         run = self._run
         self._branch.sagas = self._branch.sagas[:-1]
-        leaving = undoing.leave_saga(run._driving, self._branch, self._mark, error)
+        leaving = run._engine.leave_saga(self._branch, self._mark, error)
         await run._shell.run(leaving)
 
 
@@ -412,5 +403,5 @@ class AsyncChild(Generic[R_co]):
     async def result(self) -> R_co:
         """Return its result; the parent waits for it. Raises Failed when it failed or was cancelled (`code` says which)."""
         run = self._run
-        ended = await run._shell.run(waiting.until_over(run._driving, run._here(), self._wait))
-        return run_replay.child_result(self.id, ended.answer, self._wait.place)
+        ended = await run._shell.run(run._engine.wait_until_over(run._here(), self._wait))
+        return child_result(self.id, ended.answer, self._wait.place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Concatenate, Generic
 
 from perdure.effects import ending, ledger, operator_verbs
@@ -10,19 +10,21 @@ from perdure.errors import Invalid
 from perdure.handles.aio.base import AsyncStoreHandle
 from perdure.handles.aio.effects import AsyncEffect
 from perdure.handles.aio.envelope import AsyncEnveloping
-from perdure.handles.later import adopting, history, requests, timeline, what_if
+from perdure.handles.aio.made import gives, reads
+from perdure.handles.later import adopting, history, timeline, what_if
 from perdure.handles.run_facts import KnownRunFacts
 from perdure.log.change import Stream
 from perdure.model.functions import P, R_co
 from perdure.model.records.differences import RunDiff
-from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitRecord
+from perdure.model.records.runs import RunRecord, RunStatus, StepRecord
 from perdure.planes import subjects as adding
-from perdure.planes.execution import runs, steps, waits
+from perdure.planes.execution import runs, steps
 from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.origins import check_seq
-from perdure.runtime import run_replay, untaken
+from perdure.runtime import driver, untaken
 from perdure.runtime.callers import AsyncFrozenCaller
 from perdure.stores.tx import Tx
+from perdure.verbs import runs as verbs
 
 
 class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
@@ -98,14 +100,12 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
 
     async def _outcome(self, *, waited: bool) -> Any:
         if self._has_stopped:
-            return run_replay.run_result(self._record)
+            return driver.run_result(self._record)
         if self._record.status is RunStatus.WAITING and not waited:
             raise await self._read(untaken.waiting_for, self._record)
         raise untaken.not_over(self._record)
 
-    async def waits(self) -> list[WaitRecord]:
-        """Return the open waits."""
-        return await self._read(waits.waiting)
+    waits = reads(verbs.waits_of_run)
 
     async def effects(self, *, open: bool = False) -> list[AsyncEffect]:  # noqa: A002 - the word of the other lists
         """Return its effects, oldest first. open: only those that are not settled."""
@@ -122,18 +122,7 @@ class AsyncRunHandle(KnownRunFacts, AsyncEnveloping, Generic[R_co]):
         """Return the input of the model in a step (the number of its event): `args` and `kwargs`. NotFound if there is none."""
         return await self._read(steps.input_of, step)
 
-    async def signal(
-        self, name: str, payload: Any = None, *, key: str | None = None, about: Iterable[str] = ()
-    ) -> None:
-        """Send it a signal, which stays until a wait takes it. Atomic.
-
-        key: send it once, however often this is called with the key, also after the run has taken it and is over; other input
-            under the key raises KeyReused. Without a key, two calls send twice.
-        about: subjects of the signal, besides those of the run.
-
-        Raises Conflict when the run is over, or was handed over.
-        """
-        await self._write(requests.signal, name, payload, key=key, about=about)
+    signal = gives(verbs.signal)
 
     async def add_subjects(self, *subjects: str) -> tuple[str, ...]:
         """Say that the whole run, everything in it and the runs that it started are about these persons or things.

@@ -22,7 +22,7 @@ from perdure.planes import subjects as adding
 from perdure.planes.execution import runs, waits
 from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.paging import Page
-from perdure.runtime import run_replay, untaken
+from perdure.runtime import driver, untaken
 from perdure.runtime.agent import DECLARED, Agent, as_agent, by_name
 from perdure.runtime.in_place import DrivenInPlace
 from perdure.runtime.shells import AsyncShell
@@ -155,12 +155,12 @@ class AsyncRuns(AsyncStoreHandle):
         self._caller.check_may_drive()
         made = as_agent(agent)
         made.check(args, kwargs, wait=wait)
-        patience_us = run_replay.patience_us(wait)
+        patience_us = driver.patience_us(wait)
         handle = await self.start(made, *args, key=key, session=session, about=about, **kwargs)
         return await self._driven(handle, {**DECLARED, made.name: made}, patience_us)
 
     async def _driven(
-        self, handle: AsyncRunHandle, agents: dict[str, Agent], patience_us: float = run_replay.PATIENCE_US
+        self, handle: AsyncRunHandle, agents: dict[str, Agent], patience_us: float = driver.PATIENCE_US
     ) -> Any:
         """Drive a run, and the runs that it starts, until it is over. patience_us: the longest sleep that is waited for."""
         here = DrivenInPlace(self._caller.core, agents, run_for, patience_us)

@@ -8,17 +8,17 @@ from typing import Any, Self
 
 from perdure.errors import Conflict, Stale, TimedOut
 from perdure.handles.aio.base import AsyncStreamHandle
+from perdure.handles.aio.made import gives, reads
 from perdure.handles.facts import LockFacts
-from perdure.handles.later import checking
 from perdure.log.change import Stream
 from perdure.model.functions import plain
 from perdure.model.records.values import Entry, LockRecord
 from perdure.planes.memory import values
 from perdure.planes.reading.durations import Duration, pauses
-from perdure.planes.reading.paging import Page
 from perdure.planes.recovery import locks
 from perdure.runtime import fences
 from perdure.runtime.callers import AsyncCaller
+from perdure.verbs import values as verbs
 
 UPDATE_RETRIES = 100
 _UPDATE_PAUSE_SECONDS = 0.001
@@ -30,57 +30,18 @@ class AsyncValues(AsyncStreamHandle):
 
     __slots__ = ()
 
-    async def set(
-        self,
-        name: str,
-        value: Any,
-        *,
-        expect: int | None = None,
-        ttl: Duration | None = None,
-        checks: Iterable[object] = (),
-        about: Iterable[str] = (),
-        derived: bool = False,
-    ) -> Entry:
-        """Set a value; returns it with its new version. Atomic.
-
-        Repeating it without `expect` makes another version; with `expect` the repetition is refused, so it is safe after a
-        crash.
-        expect: set it only if this is its version now (0: only if it is not there).
-        ttl: the value is gone after this time ("1h", seconds, a timedelta). Without one, it stays.
-        checks: conditions under which it holds (`perdure.AtCommit`, `FileHash` …), looked at when a session is booted and by
-            `store.checked`. They belong to this version.
-        about: subjects of this version.
-        derived: the value was computed from the version before, and so is about that version's subjects too.
-
-        Raises Conflict (`facts` has the current `version` and `value`), Invalid or TooLarge with the path; nothing is written
-        then.
-        """
-        seen = await self._caller.work(checking.observed, checks) if checks else ()
-        return await self._write(
-            values.put, name, value, expect=expect, ttl=ttl, checks=seen, about=about, derived=derived
-        )
+    set = gives(verbs.set_)
 
     async def get(self, name: str, default: Any = None) -> Any:
         """Return the value of a name, or `default` if it is not there or its time is over. Writes nothing."""
         found = await self.entry(name)
         return default if found is None else found.value
 
-    async def entry(self, name: str) -> Entry | None:
-        """Return the value with its version, age and author; None if it is not there. Writes nothing."""
-        return await self._read(values.entry, name)
+    entry = reads(verbs.entry)
 
-    async def entries(
-        self, *, prefix: str | None = None, about: str | None = None, limit: int = 100, after: str | None = None
-    ) -> Page[Entry]:
-        """Return the values, by name. prefix: exact text. about: those about a subject. The next page is `after=page.next`."""
-        return await self._read(values.entries, prefix=prefix, about=about, limit=limit, after=after)
+    entries = reads(verbs.entries)
 
-    async def unset(self, name: str, *, expect: int | None = None) -> bool:
-        """Remove a value; returns whether there was one. Its versions continue to count if it is set again.
-
-        Atomic; repeating it changes nothing. Raises Conflict if `expect` is given and is not its version now.
-        """
-        return await self._write(values.delete, name, expect=expect)
+    unset = gives(verbs.unset)
 
     async def update(
         self,

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from perdure.handles.later import boot_making as making
 from perdure.handles.later import checking
 from perdure.handles.sync.base import StreamHandle
+from perdure.handles.sync.made import reads
+from perdure.verbs import runs as verbs
 
 if TYPE_CHECKING:
-    from perdure.boot.manifest import PackManifest
     from perdure.boot.pack import Pack
 
 
@@ -55,10 +56,4 @@ class Booting(StreamHandle):
         caller = self._caller
         return caller.work(making.boot, caller.core, caller.tenant, self._stream, task, asked, looking)
 
-    def boots(self) -> list[PackManifest]:
-        """Return the manifests of the last boots of this session, newest first, at most 20. Writes nothing.
-
-        A manifest lists what was shown, by handle, whether it still held, and what was left out.
-        `perdure.boot.manifest.difference` compares two.
-        """
-        return self._read(making.manifests)
+    boots = reads(verbs.boots)

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from perdure.handles.sync.base import StreamHandle
+from perdure.handles.sync.made import reads
 from perdure.model.limits import check_name
 from perdure.model.records.checkpoints import CheckpointRecord, PruneReport
 from perdure.planes.reading.durations import Duration
-from perdure.planes.reading.paging import Page
 from perdure.planes.recovery import checkpoints, keyed
+from perdure.verbs import work as verbs
 
 
 class Checkpoints(StreamHandle):
@@ -52,15 +53,7 @@ class Checkpoints(StreamHandle):
             return self._read(keyed.restore, name, key, default)
         return self._read(checkpoints.restore, seq, name=name, default=default)
 
-    def checkpoints(
-        self, name: str | None = None, *, about: str | None = None, limit: int = 50, before: int | str | None = None
-    ) -> Page[CheckpointRecord]:
-        """Return the checkpoints, newest first; for a fork also those of its origin. The next page is `before=page.next`; None
-        when there are no more.
-
-        about: those that may hold something about a subject.
-        """
-        return self._read(checkpoints.listing, name=name, about=about, limit=limit, before=before)
+    checkpoints = reads(verbs.list_checkpoints)
 
     def prune_checkpoints(
         self, *, keep: int, name: str | None = None, older_than: Duration | None = None, dry_run: bool = False

@@ -7,35 +7,32 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
-from perdure.effects import operator_verbs
-from perdure.effects.storable import storable
 from perdure.errors import Invalid, TimedOut, TooLarge
-from perdure.handles.filtered import filtered
 from perdure.handles.later import summaries
 from perdure.handles.sync.base import StoreHandle, StreamHandle
+from perdure.handles.sync.made import gives, pages_all, reads
 from perdure.log.change import Stream
 from perdure.model.filters import SessionFilters
 from perdure.model.instants import SECOND_US, duration_us
 from perdure.model.records.conversation import (
     Call,
     Cover,
-    Due,
     Ending,
     Native,
-    Pending,
     Pins,
-    SessionHeader,
     SessionRecord,
     Shape,
     Speaker,
     Status,
     Turn,
 )
+from perdure.model.storable import storable
 from perdure.planes import subjects as adding
-from perdure.planes.conversation import pending, sessions, turns
+from perdure.planes.conversation import sessions, turns
 from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.paging import Page
 from perdure.stores.tx import Tx
+from perdure.verbs import conversation as verbs
 
 if TYPE_CHECKING:
     from perdure.planes.conversation.transcript import Transcript
@@ -134,13 +131,7 @@ class Conversation(StreamHandle):
         """
         return self._write(turns.retract, turns_, because, about=about)
 
-    def line(self, head: Turn | int, *, limit: int = 100) -> list[Turn]:
-        """Return the branch that ends with a turn, in order: the newest `limit` turns of it.
-
-        Each turn follows its `parent`, or else the turn before it. `turns` and `transcript` show all branches, in the order in
-        which they were said. NotFound if there is no such turn.
-        """
-        return self._read(turns.line, head, limit)
+    line = reads(verbs.line)
 
     def await_durable(self, position: Turn | int | str, *, timeout: Duration = "30s") -> int:
         """Wait until another thread, task or process has written something: an event by its number, or a turn by its key.
@@ -175,20 +166,11 @@ class Conversation(StreamHandle):
         """
         return self._read(turns.turns, last=last, after=after, before=before, about=about, limit=limit)
 
-    def said(self, key: str) -> Turn | None:
-        """Return the turn that was said under a key, or None."""
-        return self._read(turns.said, key)
+    said = reads(verbs.said)
 
-    def result_of(self, call_id: str) -> Turn | None:
-        """Return the result of a call, or None if it has none yet. Of several calls with this id, the newest counts."""
-        return self._read(turns.result_of, call_id)
+    result_of = reads(verbs.result_of)
 
-    def pending(self) -> Pending | None:
-        """Return what the conversation waits for: results of calls, or the answer to a turn. None if it waits for nothing.
-
-        Raises NotFound in a past, or in a fork made there, whose last turns were pruned since.
-        """
-        return self._read(pending.pending)
+    pending = reads(verbs.pending_)
 
     def summarise(
         self,
@@ -215,17 +197,9 @@ class Conversation(StreamHandle):
         """Return the identifiers in the turns of a summary that neither its text nor its keys mention. Writes nothing."""
         return self._read(summaries.lacking, cover)
 
-    def due(self, *, width: int = 50, fan: int = 10) -> Due | None:
-        """Return the range to summarise next, so that opening this session stays quick; None if nothing is due. Writes nothing.
+    due = reads(verbs.due)
 
-        When twice `width` turns follow the last summary, the first `width` of them are due. When `fan` summaries of about the
-        same size stand in a row, these are due. Then call `summarise(due.last_seq, text, from_=due.first_seq)`.
-        """
-        return self._read(summaries.due, width=width, fan=fan)
-
-    def covers(self, *, nested: bool = False, about: str | None = None) -> list[Cover]:
-        """Return the summaries that stand, in the order of the turns that they cover. nested: also those inside later ones."""
-        return self._read(summaries.covers, nested=nested, about=about)
+    covers = reads(verbs.covers)
 
     def transcript(
         self, format: Shape = "openai", *, full: bool = False, last: int | None = None  # noqa: A002 - the users' word
@@ -288,13 +262,7 @@ class Conversation(StreamHandle):
         """Show the session in listings again. Idempotent."""
         self._write(sessions.unarchive)
 
-    def unpark(self) -> None:
-        """Take over a session that came by import: what stands in it under a key answers here from now on. Idempotent.
-
-        Its open effects stay in doubt, and its runs are taken over one by one. It can no longer grow with its original.
-        Raises Conflict for a session that did not come by import.
-        """
-        self._write(operator_verbs.unpark)
+    unpark = gives(verbs.unpark)
 
     # -- goal, labels, pins ----------------------------------------------------------------------------------
 
@@ -360,16 +328,4 @@ class ConversationAcross(StoreHandle):
 
     __slots__ = ()
 
-    @filtered(SessionFilters)
-    def sessions(self, asked: SessionFilters) -> Page[SessionHeader]:
-        """Return a page of sessions, newest first. They are headers; `info()` of a session has the rest.
-
-        The next page is `after=page.next`; `perdure.every(store.sessions)` iterates over all.
-        since, until: when a session was created, as an instant or an age ("7d").
-        expired: also sessions whose `ttl` is over.
-        archived: also sessions that were archived.
-        about: only sessions in which anything is about this subject.
-
-        Raises Invalid with the path of a filter that makes no sense.
-        """
-        return self._caller.read(sessions.sessions, asked)
+    sessions = pages_all(verbs.all_sessions, SessionFilters)

@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from perdure.handles.facts import DecisionFacts
-from perdure.handles.filtered import filtered
-from perdure.handles.later import checking, decisions
+from perdure.handles.later import decisions
 from perdure.handles.sync.base import StoreHandle, StreamHandle
+from perdure.handles.sync.made import changes, finds, lists, lists_all, makes, replaces
 from perdure.log.change import Stream
 from perdure.model.filters import DecisionFilters, SessionDecisionFilters
 from perdure.model.records.decisions import DecisionRecord, Reference
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import Caller
+from perdure.verbs import decisions as verbs
 
 
 class Decision(DecisionFacts, StreamHandle):
@@ -30,37 +29,9 @@ class Decision(DecisionFacts, StreamHandle):
         self._record = self._read(decisions.decision, self.seq)
         return self
 
-    def close(self, outcome: str, note: str | None = None, *, about: Iterable[str] = ()) -> Decision:
-        """Record the outcome; returns itself. Atomic; the same outcome and note again change nothing.
+    close = changes(verbs.close)
 
-        about: subjects of the outcome, besides those of the decision. Raises Conflict if it was closed with another outcome, or
-            superseded.
-        """
-        self._record = self._write(decisions.close, self.seq, outcome, note=note, about=about)
-        return self
-
-    def supersede(
-        self,
-        text: str,
-        *,
-        because: str,
-        then: str | None = None,
-        refs: Iterable[object] = (),
-        tags: Iterable[str] | None = None,
-        checks: Iterable[object] = (),
-        about: Iterable[str] = (),
-    ) -> Decision:
-        """Replace it by a new decision, which is returned. Each names the other. Atomic.
-
-        The new decision has the tags of the old one unless `tags` is given, and the subjects of the old one besides `about`.
-        Raises Conflict if it was superseded already (`facts` says by which), so a repetition after a crash is refused rather
-        than done twice.
-        """
-        self._record, new = self._write(
-            decisions.supersede, self.seq, text, because=because, then=then, refs=refs, tags=tags, about=about,
-            checks=self._caller.work(checking.observed, checks) if checks else (),
-        )  # fmt: skip
-        return Decision(self._caller, self._stream, self._pin, new)
+    supersede = replaces(verbs.supersede)
 
     def referred_by(self, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
         """Return everything that refers to it, in all sessions of this tenant."""
@@ -72,48 +43,11 @@ class Decisions(StreamHandle):
 
     __slots__ = ()
 
-    def decide(
-        self,
-        text: str,
-        *,
-        because: str,
-        then: str | None = None,
-        refs: Iterable[object] = (),
-        tags: Iterable[str] = (),
-        checks: Iterable[object] = (),
-        about: Iterable[str] = (),
-    ) -> Decision:
-        """Record a decision, before anything is done about it. Atomic; two calls make two decisions.
+    decide = makes(verbs.decide, lambda: Decision)
 
-        because: the reason.
-        then: the step that is to follow.
-        refs: turns, decisions, tasks, artifacts (anything with a `ref`) or Refs. A ref to another session is kept unchecked,
-            because that session may be in another store.
-        checks: conditions under which the decision holds (`perdure.FileHash` …), looked at when the session is booted and by
-            `store.checked`.
-        about: its subjects, besides those of its refs.
+    decision = finds(verbs.decision, lambda: Decision)
 
-        Raises Invalid, TooLarge, or NotFound (a ref to something that this session does not have) with the path; nothing is
-        written then.
-        """
-        seen = self._caller.work(checking.observed, checks) if checks else ()
-        record = self._write(
-            decisions.decide, text, because=because, then=then, refs=refs, tags=tags, checks=seen, about=about
-        )
-        return Decision(self._caller, self._stream, self._pin, record)
-
-    def decision(self, seq: int) -> Decision:
-        """Return the decision with this number. Raises NotFound."""
-        record = self._read(decisions.decision, seq)
-        return Decision(self._caller, self._stream, self._pin, record)
-
-    @filtered(SessionDecisionFilters)
-    def decisions(self, asked: SessionDecisionFilters) -> Page[Decision]:
-        """Return the decisions of this session, newest first. open: True for open ones, False for the others. about: of a
-        subject.
-        """
-        found = self._read(decisions.decisions, asked)
-        return found.each(lambda record: Decision(self._caller, self._stream, self._pin, record))
+    decisions = lists(verbs.own_decisions, SessionDecisionFilters, lambda: Decision)
 
     def referring(self, thing: object, *, limit: int = 100, after: str | None = None) -> Page[Reference]:
         """Return everything that refers to a turn, decision, task, artifact or Ref, in all sessions of this tenant."""
@@ -125,11 +59,4 @@ class DecisionsAcross(StoreHandle):
 
     __slots__ = ()
 
-    @filtered(DecisionFilters)
-    def decisions(self, asked: DecisionFilters) -> Page[Decision]:
-        """Return the decisions of all sessions of this tenant, newest first. The next page is `after=page.next`.
-
-        since, until: instants ("2026-01-31", a datetime) or ages ("7d").
-        """
-        found = self._caller.read(decisions.decisions_of_store, asked)
-        return found.each(lambda each: Decision(self._caller, each[0], "", each[1]))
+    decisions = lists_all(verbs.all_decisions, DecisionFilters, lambda: Decision)

@@ -6,12 +6,13 @@ from __future__ import annotations
 from typing import Self
 
 from perdure.errors import Invalid
-from perdure.handles.later import diff, history, lineage
+from perdure.handles.later import diff, history
 from perdure.handles.sync.base import StreamHandle
+from perdure.handles.sync.made import reads
 from perdure.log.change import Stream
-from perdure.model.records.conversation import Origin
 from perdure.model.records.differences import SessionDiff
 from perdure.runtime.callers import Caller, FrozenCaller
+from perdure.verbs import conversation as verbs
 
 
 class Past(StreamHandle):
@@ -59,12 +60,7 @@ class Time(Past):
         stream, pin = self._caller.run(self._caller.fenced(history.fork), (plan, name), {}, self._pin)
         return type(self)(self._caller, stream, pin)
 
-    def origin(self) -> Origin | None:
-        """Return the session that this one was forked from, or stands beside since a merge, and the last event that both have.
-
-        None if it began by itself.
-        """
-        return self._read(lineage.origin)
+    origin = reads(verbs.origin)
 
     def diff(self, other: Self) -> SessionDiff:
         """Compare this session with another one: `session.at("2h").diff(session)`, or a session and its fork.

@@ -9,16 +9,15 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from perdure.handles.facts import CheckedFacts, HitFacts, MemoryFacts
-from perdure.handles.filtered import filtered
 from perdure.handles.later import checking, memories, search, stale, upkeep
-from perdure.handles.later import memory_making as making
 from perdure.handles.sync.base import StoreHandle, StreamHandle
+from perdure.handles.sync.made import changes, finds, lists, lists_all, makes, replaces
 from perdure.log.change import Stream
 from perdure.model.filters import MemoryFilters, OwnMemoryFilters, SearchFilters
 from perdure.model.instants import Instant
 from perdure.model.records.memories import Found, Indexed, MemoryRecord
-from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import Caller
+from perdure.verbs import memory as verbs
 
 if TYPE_CHECKING:
     from perdure.planes.memory.search import Results
@@ -38,46 +37,11 @@ class Memory(MemoryFacts, StreamHandle):
         self._record = self._read(memories.memory, self.seq)
         return self
 
-    def supersede(
-        self,
-        text: str,
-        *,
-        because: str,
-        key: str | None = None,
-        kind: str | None = None,
-        source: Iterable[object] = (),
-        about: Iterable[str] | None = None,
-        tags: Iterable[str] | None = None,
-        confidence: float | None = None,
-        valid_from: Instant | None = None,
-        valid_to: Instant | None = None,
-        checks: Iterable[object] = (),
-    ) -> Memory:
-        """Replace it by a new memory, which is returned. Each names the other. Atomic.
+    supersede = replaces(verbs.supersede)
 
-        The new memory holds from `valid_from` (default: now) on, and the old one until then. It has the kind, subjects and tags
-        of the old one unless they are given. Raises Conflict if the old one is no longer live (`facts` says by which it was
-        superseded). So a repetition after a crash is refused, or returns the same memory if it has the same `key`.
-        """
-        self._record, new = self._write(
-            memories.supersede, self.seq, text, because=because, key=key, kind=kind, source=source, about=about,
-            tags=tags, confidence=confidence, valid_from=valid_from, valid_to=valid_to,
-            checks=self._caller.work(checking.observed, checks),
-        )  # fmt: skip
-        return Memory(self._caller, self._stream, self._pin, new)
+    confirm = changes(verbs.confirm)
 
-    def confirm(self, because: str | None = None, *, about: Iterable[str] = ()) -> Memory:
-        """Record that it still holds, now; returns itself. Atomic. Raises Conflict if it is no longer live."""
-        self._record = self._write(memories.confirm, self.seq, because=because, about=about)
-        return self
-
-    def forget(self, because: str, *, about: Iterable[str] = ()) -> Memory:
-        """Hide it from recall and search; returns itself. Atomic; a second time it changes nothing.
-
-        Its text stays in the log, which never changes; erasing is another verb. Raises Conflict if it was superseded.
-        """
-        self._record = self._write(memories.forget, self.seq, because=because, about=about)
-        return self
+    forget = changes(verbs.forget)
 
 
 class Hit(HitFacts[Memory]):
@@ -121,83 +85,17 @@ class Memories(StreamHandle):
 
     __slots__ = ()
 
-    def remember(
-        self,
-        text: str,
-        *,
-        kind: str = "fact",
-        key: str | None = None,
-        source: Iterable[object] = (),
-        about: Iterable[str] = (),
-        tags: Iterable[str] = (),
-        confidence: float | None = None,
-        valid_from: Instant | None = None,
-        valid_to: Instant | None = None,
-        checks: Iterable[object] = (),
-    ) -> Memory:
-        """Record knowledge that outlives this run. Atomic; with a `key`, a repetition returns the same memory.
+    remember = makes(verbs.remember, lambda: Memory)
 
-        It lives in this session, or in this scope, where every session that is labelled with the scope's name reads it.
-        `recall` finds it as soon as this returns; it waits for no index.
-        kind: fact, preference, workflow, snippet, lesson, failed_approach, rule, correction, vocabulary, map or document.
-        source: turns, decisions, events (anything with a `ref`), or texts: "file:Makefile", "commit:1a2b", "https://…".
-        about: the subjects that it names.
-        confidence: from 0 to 1.
-        valid_from, valid_to: the time for which it holds.
-        checks: conditions under which it holds (`perdure.FileHash`, `GitRef`, `Age` …), looked at whenever it is recalled.
+    correct = makes(verbs.correct, lambda: Memory)
 
-        Raises KeyReused (the key stands for another text), Invalid, TooLarge or NotFound with the path; nothing is written
-        then.
-        """
-        record = self._write(
-            memories.remember, text, kind=kind, key=key, source=source, about=about, tags=tags, confidence=confidence,
-            valid_from=valid_from, valid_to=valid_to, checks=self._caller.work(checking.observed, checks),
-        )  # fmt: skip
-        return Memory(self._caller, self._stream, self._pin, record)
+    rule_from = makes(verbs.rule_from, lambda: Memory)
 
-    def correct(
-        self,
-        text: str,
-        *,
-        rule: str,
-        key: str | None = None,
-        source: Iterable[object] = (),
-        about: Iterable[str] = (),
-        tags: Iterable[str] = (),
-    ) -> Memory:
-        """Record that somebody corrected the agent, and the rule that follows, in one commit; returns the rule.
+    workflow_from = makes(verbs.workflow_from, lambda: Memory)
 
-        The rule's `refs` name the correction. With a `key`, a repetition returns the same two.
-        """
-        _, ruled = self._write(making.correct, text, rule=rule, key=key, source=source, about=about, tags=tags)
-        return Memory(self._caller, self._stream, self._pin, ruled)
+    memory = finds(verbs.memory, lambda: Memory)
 
-    def rule_from(self, decision: object, *, tags: Iterable[str] | None = None) -> Memory:
-        """Make a rule of a decision, which becomes its source. Atomic; a repetition returns the same rule."""
-        record = self._write(making.rule_from, decision, tags=tags)
-        return Memory(self._caller, self._stream, self._pin, record)
-
-    def workflow_from(self, run: object, *, text: str | None = None, tags: Iterable[str] = ()) -> Memory:
-        """Make a workflow of a completed run: its steps and effects by name. Atomic; a repetition returns the same workflow.
-
-        run: a run's handle, record or id. Raises Refused if it has not completed, NotFound if there is none.
-        """
-        record = self._write(making.workflow_from, run, text=text, tags=tags)
-        return Memory(self._caller, self._stream, self._pin, record)
-
-    def memory(self, seq: int) -> Memory:
-        """Return the memory with this number. Raises NotFound."""
-        record = self._read(memories.memory, seq)
-        return Memory(self._caller, self._stream, self._pin, record)
-
-    @filtered(OwnMemoryFilters)
-    def memories(self, asked: OwnMemoryFilters) -> Page[Memory]:
-        """Return the memories of this session or scope alone, newest first.
-
-        status: "live", "superseded", "forgotten", or None for all. unread: only those that no recall has returned yet.
-        """
-        found = self._read(memories.memories, asked)
-        return found.each(lambda record: Memory(self._caller, self._stream, self._pin, record))
+    memories = lists(verbs.own_memories, OwnMemoryFilters, lambda: Memory)
 
     def recall(
         self,
@@ -322,12 +220,4 @@ class MemoriesAcross(StoreHandle):
         )  # fmt: skip
         return self._caller.work(search.search, self._caller.core, self._caller.tenant, query, asked)
 
-    @filtered(MemoryFilters)
-    def memories(self, asked: MemoryFilters) -> Page[Memory]:
-        """Return the memories of all sessions and scopes of this tenant, newest first. The filters are those of
-        `session.memories`.
-
-        since, until: instants ("2026-01-31", a datetime) or ages ("7d"). The next page is `after=page.next`.
-        """
-        found = self._caller.read(memories.memories_of_store, asked)
-        return found.each(lambda each: Memory(self._caller, each[0], "", each[1]))
+    memories = lists_all(verbs.all_memories, MemoryFilters, lambda: Memory)

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from perdure.effects import ledger
-from perdure.effects.acting import Settling
+from perdure.effects.effect_engine import DoubtSettler
 from perdure.effects.tool import DECLARED, Tool, as_tool
 from perdure.errors import Conflict, InDoubt, Waiting
 from perdure.handles.later import gone_machines, orphaned
@@ -117,7 +117,7 @@ class Recovery(Runs):
     def _settled(self, stream: Stream, record: EffectRecord, tool: Tool | None) -> EffectRecord:
         """How it stands after its rule was followed, or somebody else settled it meanwhile."""
         caller = self._caller
-        settling = Settling(caller.core, stream, caller.actor, caller.tenant)
+        settling = DoubtSettler(caller.core, stream, caller.actor, caller.tenant)
         try:
             return Shell(caller, stream, locked=False).run(settling.settle(tool, record))
         except (InDoubt, Conflict, Waiting):

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 from perdure.handles.atomic import Atomic, run_atomic
 from perdure.handles.later import requests
 from perdure.handles.sync.base import StreamHandle
+from perdure.handles.sync.made import gives
 from perdure.model.functions import plain
 from perdure.model.records.runs import WaitRecord
 from perdure.planes.execution import waits
-from perdure.planes.reading.durations import Duration
+from perdure.verbs import work as verbs
 
 T = TypeVar("T")
 
@@ -45,24 +46,7 @@ class Requests(StreamHandle):
         done.inside.settle(self._caller.heartbeat)
         return done.result
 
-    def ask(
-        self,
-        question: str,
-        *,
-        choices: list[str] | None = None,
-        detail: Any = None,
-        timeout: Duration | None = None,
-        about: Iterable[str] = (),
-    ) -> WaitRecord:
-        """Ask a person a question. `store.asks()` lists it, `store.answer(ask.id, …)` answers it. Atomic; two calls ask twice.
-
-        choices: the possible answers; without them, anything.
-        timeout: the time after which it can no longer be answered.
-        about: subjects of the question and its answer.
-
-        Raises Invalid.
-        """
-        return self._write(requests.ask, question, choices=choices, detail=detail, timeout=timeout, about=about)
+    ask = gives(verbs.ask)
 
     def asked(self, seq: int) -> WaitRecord:
         """Return the question with this number, as it stands now. Raises NotFound."""

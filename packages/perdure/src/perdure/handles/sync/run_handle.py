@@ -3,27 +3,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Concatenate, Generic
 
 from perdure.effects import ending, ledger, operator_verbs
 from perdure.errors import Invalid
-from perdure.handles.later import adopting, history, requests, timeline, what_if
+from perdure.handles.later import adopting, history, timeline, what_if
 from perdure.handles.run_facts import KnownRunFacts
 from perdure.handles.sync.base import StoreHandle
 from perdure.handles.sync.effects import Effect
 from perdure.handles.sync.envelope import Enveloping
+from perdure.handles.sync.made import gives, reads
 from perdure.log.change import Stream
 from perdure.model.functions import P, R_co
 from perdure.model.records.differences import RunDiff
-from perdure.model.records.runs import RunRecord, RunStatus, StepRecord, WaitRecord
+from perdure.model.records.runs import RunRecord, RunStatus, StepRecord
 from perdure.planes import subjects as adding
-from perdure.planes.execution import runs, steps, waits
+from perdure.planes.execution import runs, steps
 from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.origins import check_seq
-from perdure.runtime import run_replay, untaken
+from perdure.runtime import driver, untaken
 from perdure.runtime.callers import FrozenCaller
 from perdure.stores.tx import Tx
+from perdure.verbs import runs as verbs
 
 
 class RunHandle(KnownRunFacts, Enveloping, Generic[R_co]):
@@ -99,14 +101,12 @@ class RunHandle(KnownRunFacts, Enveloping, Generic[R_co]):
 
     def _outcome(self, *, waited: bool) -> Any:
         if self._has_stopped:
-            return run_replay.run_result(self._record)
+            return driver.run_result(self._record)
         if self._record.status is RunStatus.WAITING and not waited:
             raise self._read(untaken.waiting_for, self._record)
         raise untaken.not_over(self._record)
 
-    def waits(self) -> list[WaitRecord]:
-        """Return the open waits."""
-        return self._read(waits.waiting)
+    waits = reads(verbs.waits_of_run)
 
     def effects(self, *, open: bool = False) -> list[Effect]:  # noqa: A002 - the word of the other lists
         """Return its effects, oldest first. open: only those that are not settled."""
@@ -123,16 +123,7 @@ class RunHandle(KnownRunFacts, Enveloping, Generic[R_co]):
         """Return the input of the model in a step (the number of its event): `args` and `kwargs`. NotFound if there is none."""
         return self._read(steps.input_of, step)
 
-    def signal(self, name: str, payload: Any = None, *, key: str | None = None, about: Iterable[str] = ()) -> None:
-        """Send it a signal, which stays until a wait takes it. Atomic.
-
-        key: send it once, however often this is called with the key, also after the run has taken it and is over; other input
-            under the key raises KeyReused. Without a key, two calls send twice.
-        about: subjects of the signal, besides those of the run.
-
-        Raises Conflict when the run is over, or was handed over.
-        """
-        self._write(requests.signal, name, payload, key=key, about=about)
+    signal = gives(verbs.signal)
 
     def add_subjects(self, *subjects: str) -> tuple[str, ...]:
         """Say that the whole run, everything in it and the runs that it started are about these persons or things.

@@ -9,15 +9,17 @@ from typing import Any
 from perdure.errors import Stale
 from perdure.handles.facts import TaskFacts
 from perdure.handles.filtered import filtered
-from perdure.handles.later import checking, tasks
 from perdure.handles.later import task_needs as needing
+from perdure.handles.later import tasks
 from perdure.handles.sync.base import StoreHandle, StreamHandle
+from perdure.handles.sync.made import lists_all, makes
 from perdure.log.change import Stream
 from perdure.model.filters import SessionTaskFilters, TaskFilters
 from perdure.model.records.tasks import TaskRecord
 from perdure.planes.reading.durations import Duration
 from perdure.planes.reading.paging import Page
 from perdure.runtime.callers import Caller
+from perdure.verbs import work as verbs
 
 
 class Task(TaskFacts, StreamHandle):
@@ -131,38 +133,7 @@ class Work(StreamHandle):
 
     __slots__ = ()
 
-    def task(
-        self,
-        title: str,
-        *,
-        needs: Iterable[Task | TaskRecord | int] = (),
-        parent: Task | TaskRecord | int | None = None,
-        priority: int = 0,
-        labels: Iterable[str] = (),
-        detail: Any = None,
-        key: str | None = None,
-        checks: Iterable[object] = (),
-        about: Iterable[str] = (),
-    ) -> Task:
-        """Add a task. Atomic; without a key two calls make two tasks.
-
-        needs: tasks of this session that must be done before.
-        parent: the task that it is a part of.
-        priority: higher comes first.
-        detail: any value.
-        key: makes it idempotent, also after a crash: the same key, title, priority, labels and detail return the task as it is
-            by now; others raise KeyReused.
-        checks: conditions under which it makes sense (`perdure.GitRef` …), looked at when the session is booted and by
-            `store.checked`.
-        about: subjects of the task and of everything that becomes of it.
-
-        Raises Invalid, TooLarge or NotFound with the path; nothing is written then.
-        """
-        record = self._write(
-            tasks.add, title, needs=needs, parent=parent, priority=priority, labels=labels, detail=detail, key=key, about=about,
-            checks=self._caller.work(checking.observed, checks) if checks else (),
-        )  # fmt: skip
-        return Task(self._caller, self._stream, self._pin, record)
+    task = makes(verbs.task, lambda: Task)
 
     def get_task(self, task: int, *, token: int | None = None) -> Task:
         """Return the task with this number. Raises NotFound.
@@ -197,12 +168,4 @@ class WorkAcross(StoreHandle):
 
     __slots__ = ()
 
-    @filtered(TaskFilters)
-    def tasks(self, asked: TaskFilters) -> Page[Task]:
-        """Return the tasks of all sessions of this tenant, newest first. The next page is `after=page.next`.
-
-        actor: the author of the tasks.
-        since, until: instants ("2026-01-31", a datetime) or ages ("7d").
-        """
-        found = self._caller.read(tasks.tasks_of_store, asked)
-        return found.each(lambda each: Task(self._caller, each[0], "", each[1]))
+    tasks = lists_all(verbs.all_tasks, TaskFilters, lambda: Task)

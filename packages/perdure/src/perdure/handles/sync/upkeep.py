@@ -8,14 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perdure.handles.later import actors, backup, collect, retain, subjects, verify
+from perdure.handles.later import actors, backup, collect, retain, verify
 from perdure.handles.sync.base import StoreHandle
-from perdure.model.records.actors import ActorRecord
+from perdure.handles.sync.made import reads_all
 from perdure.model.records.artifacts import CollectReport
 from perdure.model.records.integrity import Backup, Problem, Report
-from perdure.model.records.subjects import SubjectRecord
 from perdure.planes.reading.durations import Duration
-from perdure.planes.reading.paging import Page
+from perdure.verbs import runs as verbs
 
 if TYPE_CHECKING:
     from perdure.log.anchor import Anchor
@@ -59,20 +58,9 @@ class Upkeep(StoreHandle):
         caller = self._caller
         return caller.work(verify.anchor_store, caller.core, private_key, caller.actor)
 
-    def actors(self) -> list[ActorRecord]:
-        """Return every actor that has written in this tenant, with the random name that stands for it in the headers of events.
+    actors = reads_all(verbs.all_actors)
 
-        Events from before schema 5 have the actors' own names in their headers: `verify` counts them.
-        """
-        return self._caller.read(actors.listed)
-
-    def subjects(self, *, limit: int = 100, after: str | None = None) -> Page[SubjectRecord]:
-        """Return the persons and things that records of this tenant are about, by name.
-
-        Each has the number of its records and streams, and when the first and the last was. The next page is `after=page.next`;
-        None when there are no more.
-        """
-        return self._caller.read(subjects.listed, limit=limit, after=after)
+    subjects = reads_all(verbs.all_subjects)
 
     def forget_actor(self, name: str) -> int:
         """Remove an actor from the directory: headers keep a random name that no longer says anything. Returns how many there

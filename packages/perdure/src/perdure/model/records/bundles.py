@@ -93,4 +93,4 @@ class ImportedBundle(msgspec.Struct, frozen=True):
     @property
     def added(self) -> int:
         """How many events were added."""
-        return sum(each.added for each in self.streams)
+        return sum(stream.added for stream in self.streams)

@@ -101,7 +101,7 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 def standing_of(outcomes: Sequence[CheckResult]) -> Validity:
     """Return stale if one check is, unknown if one could not tell or there are none, else holds."""
-    found = {verdict.standing for verdict in outcomes}
-    if Validity.STALE in found:
+    standings = {verdict.standing for verdict in outcomes}
+    if Validity.STALE in standings:
         return Validity.STALE
-    return Validity.HOLDS if found == {Validity.HOLDS} else Validity.UNKNOWN
+    return Validity.HOLDS if standings == {Validity.HOLDS} else Validity.UNKNOWN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -92,6 +93,4 @@ class Forecast(msgspec.Struct, frozen=True):
     @property
     def by_fate(self) -> dict[str, int]:
         """How many things have which fate."""
-        return {
-            then: sum(each.then == then for each in self.again) for then in dict.fromkeys(e.then for e in self.again)
-        }
+        return dict(Counter(repetition.then for repetition in self.again))

@@ -101,17 +101,22 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
     undo_idempotent: bool = False
 
 
+def key_of_call(call: str) -> str:
+    """The key of the effect that answers a call."""
+    return f"call:{call}"
+
+
 def sent_key_of(stream_uid: str, key: str) -> str:
     """Return the key that is sent to the other side for an effect with this key of a stream."""
     return hashlib.sha256(f"{stream_uid} {key}".encode()).hexdigest()[:32]
 
 
-def text_of(said: object) -> str:
+def text_of(value: object) -> str:
     """Return anything as text that every database takes; an object that cannot be printed is named by its type."""
     try:
-        text = str(said)
+        text = str(value)
     except Exception:  # noqa: BLE001 - whatever an odd object raises
-        text = f"a {type(said).__name__} that cannot be printed"
+        text = f"a {type(value).__name__} that cannot be printed"
     return str.encode(text, "utf-8", "replace").decode().replace("\0", "")
 
 

@@ -126,11 +126,11 @@ class EventRecord(msgspec.Struct, frozen=True, eq=False, dict=True):
         return f"EventRecord({self.session!r}, seq={self.seq}, kind={self.kind!r}, actor={self.actor!r}, at={at})"
 
 
-def _with_said(header: tuple[Any, ...], said: EventContent, stream_kind: str) -> EventRecord:
-    return EventRecord(*header, _stored=said, _read=kept, stream_kind=stream_kind)
+def _with_said(header: tuple[Any, ...], content: EventContent, stream_kind: str) -> EventRecord:
+    return EventRecord(*header, _stored=content, _read=stored_content, stream_kind=stream_kind)
 
 
-def kept(event: EventRecord) -> EventContent:
+def stored_content(event: EventRecord) -> EventContent:
     """For events that were made with what they say: nothing is left to read."""
     return event._stored
 

@@ -280,15 +280,15 @@ def _opened(data: object) -> bytes:
     if len(data) > ENVELOPE_MAX_BYTES:
         raise TooLarge(f"{len(data)} bytes, at most {ENVELOPE_MAX_BYTES} are read", path="envelope")
     try:
-        found = _decode_wrapper(data)
+        wrapper = _decode_wrapper(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid(f"it is no envelope: {error}", path="envelope") from None
-    if found.format != FORMAT:
-        raise Invalid(f"it is no envelope: its format is {found.format[:60]!r}", path="envelope.format")
-    if found.version != VERSION:
+    if wrapper.format != FORMAT:
+        raise Invalid(f"it is no envelope: its format is {wrapper.format[:60]!r}", path="envelope.format")
+    if wrapper.version != VERSION:
         hint = "read it with the Perdure that wrote it, or with a newer one"
-        raise Invalid(f"version {found.version}; this is {VERSION}", path="envelope.version", hint=hint)
-    raw = bytes(found.envelope)
-    if hashlib.sha256(raw).hexdigest() != found.digest:
+        raise Invalid(f"version {wrapper.version}; this is {VERSION}", path="envelope.version", hint=hint)
+    raw = bytes(wrapper.envelope)
+    if hashlib.sha256(raw).hexdigest() != wrapper.digest:
         raise Damaged("the envelope is not what was written: its digest differs", path="envelope.digest")
     return raw

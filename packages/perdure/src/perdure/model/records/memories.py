@@ -124,10 +124,10 @@ class Why(msgspec.Struct, frozen=True):
         around = f"words around it: {', '.join(self.lent)}" if self.lent else ""
         near = f"near in meaning: {self.vector:.2f}" if self.vector is not None else ""
         person = "said by the user" if self.user_said else ""
-        return "; ".join(filter(None, (own, around, near, person, f"{_shown(self.age)} old", self.source)))
+        return "; ".join(filter(None, (own, around, near, person, f"{_age_text(self.age)} old", self.source)))
 
 
-def _shown(age: timedelta) -> str:
+def _age_text(age: timedelta) -> str:
     for unit, seconds in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if age.total_seconds() >= seconds:
             return f"{int(age.total_seconds() // seconds)} {unit}"

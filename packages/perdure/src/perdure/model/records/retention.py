@@ -71,19 +71,19 @@ class RetainReport(msgspec.Struct, frozen=True):
     @property
     def checkpoints(self) -> int:
         """How many checkpoints."""
-        return sum(len(each.checkpoints) for each in self.streams)
+        return sum(len(stream.checkpoints) for stream in self.streams)
 
     @property
     def turns(self) -> int:
         """How many turns."""
-        return sum(len(each.turns) for each in self.streams)
+        return sum(len(stream.turns) for stream in self.streams)
 
     @property
     def values(self) -> int:
         """How many versions of values."""
-        return sum(len(each.values) for each in self.streams)
+        return sum(len(stream.values) for stream in self.streams)
 
     @property
     def events(self) -> int:
         """How many emitted events and steps."""
-        return sum(len(each.events) for each in self.streams)
+        return sum(len(stream.events) for stream in self.streams)

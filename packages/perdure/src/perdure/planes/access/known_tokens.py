@@ -42,30 +42,30 @@ class KnownTokens:
     def __init__(self) -> None:
         self._as_of: tuple[Head | None, dict[str, tuple[TokenRecord, int | None]]] = (None, {})
 
-    def find(self, seen: TokensLook, text: str) -> TokenRecord | None:
+    def find(self, view: TokensLook, text: str) -> TokenRecord | None:
         """The token behind a text; None if it is not known, or does not open anything any more."""
-        head, known = self._as_of
-        if head != seen.head:
+        head, entries = self._as_of
+        if head != view.head:
             return None
-        record, expires_us = known.get(tokens.digest(text), (None, None))
-        return record if expires_us is None or expires_us > seen.now_us else None
+        record, expires_us = entries.get(tokens.digest(text), (None, None))
+        return record if expires_us is None or expires_us > view.now_us else None
 
     def find_each(self, reads: Reads, texts: Sequence[str]) -> list[TokenRecord | Unauthenticated]:
         """The token behind each text, or why there is none; only those that are not known are read."""
-        seen = look(reads)  # first: a token that is revoked after this look is known as of a head that is gone
-        return [tokens.unknown() if seen is None else self._known_or_read(reads, seen, text) for text in texts]
+        view = look(reads)  # first: a token that is revoked after this look is known as of a head that is gone
+        return [tokens.unknown() if view is None else self._known_or_read(reads, view, text) for text in texts]
 
-    def _known_or_read(self, reads: Reads, seen: TokensLook, text: str) -> TokenRecord | Unauthenticated:
-        known = self.find(seen, text)
-        if known is not None:
-            return known
+    def _known_or_read(self, reads: Reads, view: TokensLook, text: str) -> TokenRecord | Unauthenticated:
+        cached = self.find(view, text)
+        if cached is not None:
+            return cached
         try:
-            found, expires_us = tokens.find_with_expiry(reads, text)
+            record, expires_us = tokens.find_with_expiry(reads, text)
         except Unauthenticated as error:
             return error
         head, others = self._as_of
-        if head != seen.head or len(others) >= KNOWN_MAX:
+        if head != view.head or len(others) >= KNOWN_MAX:
             others = {}
-        others[tokens.digest(text)] = (found, expires_us)
-        self._as_of = (seen.head, others)
-        return found
+        others[tokens.digest(text)] = (record, expires_us)
+        self._as_of = (view.head, others)
+        return record

@@ -64,11 +64,11 @@ def check_runs(reads: Reads, most: int) -> None:
         raise limited(f"{unfinished} runs are not over, at most {most} may be", "runs", RUNS_AFTER_SECONDS)
 
 
-def start_run(tx: Tx, wanted: RunRequest, epoch: int, most: int | None) -> Stream:
+def start_run(tx: Tx, request: RunRequest, epoch: int, most: int | None) -> Stream:
     """Begin a run, or give the one that stands under its key. Limited if it is new and there are as many as may be."""
-    if most is not None and (wanted.key is None or not runs.is_started(tx, wanted.agent, wanted.key)):
+    if most is not None and (request.key is None or not runs.is_started(tx, request.agent, request.key)):
         check_runs(tx, most)
-    return runs.start(tx, wanted, epoch)[0]
+    return runs.start(tx, request, epoch)[0]
 
 
 def limited(says: str, limit: str, seconds: float, hint: str = "come back later") -> Limited:

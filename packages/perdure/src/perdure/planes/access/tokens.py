@@ -64,7 +64,7 @@ class TokenRecord(msgspec.Struct, frozen=True):
     expired: bool = False
 
 
-class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _StoredToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The value of a token's entry."""
 
     digest: str
@@ -87,9 +87,9 @@ def create(
     name, secret = ids.random_bytes(6).hex(), urlsafe_b64encode(ids.random_bytes(32)).decode().rstrip("=")
     text = f"pdr_{name}_{secret}"
     text += _check(text)
-    kept = _Kept(digest(text), tenant, chosen, actor, tx.store_now(), deadline(tx, expires, "expires"))
-    values.put(tx, values.open_scope(tx, SCOPE), name, msgspec.to_builtins(kept), expect=0)
-    return text, _record(name, kept, tx.actor, None, kept.made_at)
+    token = _StoredToken(digest(text), tenant, chosen, actor, tx.store_now(), deadline(tx, expires, "expires"))
+    values.put(tx, values.open_scope(tx, SCOPE), name, msgspec.to_builtins(token), expect=0)
+    return text, _record(name, token, tx.actor, None, token.made_at)
 
 
 def create_once(
@@ -99,14 +99,14 @@ def create_once(
     it a second time. Raises KeyReused.
     """
     scope, mark = values.open_scope(tx, SCOPE), hashlib.sha256(f"{tenant}\0{key}".encode()).hexdigest()
-    asked = {"role": str(role), "actor": actor, "expires": None if expires is None else str(expires)}
-    known = requests.answered(tx, scope, mark, asked)
-    if known is not None:
+    request = {"role": str(role), "actor": actor, "expires": None if expires is None else str(expires)}
+    earlier = requests.answered(tx, scope, mark, request)
+    if earlier is not None:
         hint = "the text was shown once; revoke it and make another"
-        raise Conflict(f"this request made the token {known.answer}", path="key", hint=hint, id=known.answer)
-    text, made = create(tx, tenant, role, actor, expires)
-    requests.keep(tx, scope, mark, asked, made.id)
-    return text, made
+        raise Conflict(f"this request made the token {earlier.answer}", path="key", hint=hint, id=earlier.answer)
+    text, record = create(tx, tenant, role, actor, expires)
+    requests.keep(tx, scope, mark, request, record.id)
+    return text, record
 
 
 def find(reads: Reads, text: str) -> TokenRecord:
@@ -123,13 +123,13 @@ def find_with_expiry(reads: Reads, text: str) -> tuple[TokenRecord, int | None]:
     entry = values.entry(reads, stream, form[1]) if stream is not None else None
     if entry is None:
         raise unknown()
-    kept = _kept(entry.value, form[1])
-    if not hmac.compare_digest(kept.digest, digest(text)):
+    token = _stored_token(entry.value, form[1])
+    if not hmac.compare_digest(token.digest, digest(text)):
         raise unknown()
-    found = _record(form[1], kept, entry.actor, None, store_now(reads))
-    if found.expired:
+    record = _record(form[1], token, entry.actor, None, store_now(reads))
+    if record.expired:
         raise unknown()
-    return found, kept.expires_at
+    return record, token.expires_at
 
 
 def revoke(tx: Tx, name: str) -> bool:
@@ -153,31 +153,30 @@ def listed(reads: Reads, tenant: str | None = None) -> list[TokenRecord]:
         return []
     now_us = store_now(reads)
     entries = values.entries(reads, stream, limit=LISTED_MAX).whole()
-    uses = (
-        {}
-        if used is None
-        else {each.name: each.value for each in values.entries(reads, used, limit=LISTED_MAX).whole()}
-    )
-    found = [
-        _record(each.name, _kept(each.value, each.name), each.actor, uses.get(each.name), now_us) for each in entries
+    use_entries = [] if used is None else values.entries(reads, used, limit=LISTED_MAX).whole()
+    uses = {entry.name: entry.value for entry in use_entries}
+    records = [
+        _record(entry.name, _stored_token(entry.value, entry.name), entry.actor, uses.get(entry.name), now_us)
+        for entry in entries
     ]
-    return sorted((each for each in found if tenant in (None, each.tenant)), key=lambda each: (each.made_at, each.id))
+    mine = (record for record in records if tenant in (None, record.tenant))
+    return sorted(mine, key=lambda record: (record.made_at, record.id))
 
 
-def _kept(value: Any, name: str) -> _Kept:
+def _stored_token(value: Any, name: str) -> _StoredToken:
     try:
-        return msgspec.convert(value, _Kept)
+        return msgspec.convert(value, _StoredToken)
     except msgspec.ValidationError as error:
         raise Damaged(f"the stored token cannot be read: {error}", path=f"token {name}") from None
 
 
-def _record(name: str, kept: _Kept, made_by: str, used_us: Any, now_us: int) -> TokenRecord:
-    over = kept.expires_at is not None and kept.expires_at <= now_us
+def _record(name: str, token: _StoredToken, made_by: str, used_us: Any, now_us: int) -> TokenRecord:
+    over = token.expires_at is not None and token.expires_at <= now_us
     used_at = to_datetime(used_us) if type(used_us) is int else None
-    ends_at = None if kept.expires_at is None else to_datetime(kept.expires_at)
+    ends_at = None if token.expires_at is None else to_datetime(token.expires_at)
     return TokenRecord(
-        id=name, tenant=kept.tenant, role=kept.role, actor=kept.actor, made_by=made_by, expired=over, used_at=used_at,
-        made_at=to_datetime(kept.made_at), expires_at=ends_at,
+        id=name, tenant=token.tenant, role=token.role, actor=token.actor, made_by=made_by, expired=over, used_at=used_at,
+        made_at=to_datetime(token.made_at), expires_at=ends_at,
     )  # fmt: skip
 
 

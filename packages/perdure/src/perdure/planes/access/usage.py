@@ -22,7 +22,7 @@ class Usage(NamedTuple):
     bytes: int = 0
     pos: int = 0
     blob: int = 0
-    whole: bool = False
+    complete: bool = False
 
 
 NOTHING = Usage()
@@ -35,7 +35,7 @@ def count(reads: Reads, so_far: Usage = NOTHING) -> Usage:
     last_pos, last_blob = reads.query(Q.usage_ends, tenant=reads.tenant, pos=so_far.pos, blob=so_far.blob)[0]
     end_pos = min(last_pos or so_far.pos, so_far.pos + STEP)
     end_blob = min(last_blob or so_far.blob, so_far.blob + STEP)
-    given = {"pos": so_far.pos, "end_pos": end_pos, "blob": so_far.blob, "end_blob": end_blob}
-    bodies, blobs = reads.query(Q.usage_between, tenant=reads.tenant, **given)[0]
-    whole = end_pos == (last_pos or end_pos) and end_blob == (last_blob or end_blob)
-    return Usage(so_far.bytes + int(bodies) + int(blobs), end_pos, end_blob, whole)
+    span = {"pos": so_far.pos, "end_pos": end_pos, "blob": so_far.blob, "end_blob": end_blob}
+    bodies, blobs = reads.query(Q.usage_between, tenant=reads.tenant, **span)[0]
+    complete = end_pos == (last_pos or end_pos) and end_blob == (last_blob or end_blob)
+    return Usage(so_far.bytes + int(bodies) + int(blobs), end_pos, end_blob, complete)

@@ -33,10 +33,10 @@ Bodies = Callable[[int], Body]  # the body of an event of the old stream, its do
 
 def restate(tx: Tx, stream: Stream, table: Table, row: Row, bodies: Bodies) -> None:
     """Say the whole row again in this stream."""
-    said = [(column, bodies(seq)) for column, seq in pointers(table, row)]
-    first = said[0] if said else ("", Body())
+    documents = [(column, bodies(seq)) for column, seq in pointers(table, row)]
+    first = documents[0] if documents else ("", Body())
     tx.record(_change(stream, table, row, first, op=Op.BASE, set=values_of(table, row)))
-    for document in said[1:]:
+    for document in documents[1:]:
         point_to(tx, stream, table, row, document)
 
 
@@ -54,10 +54,10 @@ def pointers(table: Table, row: Row) -> list[tuple[str, int]]:
     """Which column of a row points to which event. A document that was never restated is in the event of the
     row's `seq`.
     """
-    found = {column: row[column] for column in table.documents}
-    if "doc_seq" in found and found["doc_seq"] is None:
-        found["doc_seq"] = row["seq"]
-    return [(column, seq) for column, seq in found.items() if seq is not None]
+    seqs = {column: row[column] for column in table.documents}
+    if "doc_seq" in seqs and seqs["doc_seq"] is None:
+        seqs["doc_seq"] = row["seq"]
+    return [(column, seq) for column, seq in seqs.items() if seq is not None]
 
 
 def values_of(table: Table, row: Row) -> dict[str, Any]:

@@ -83,65 +83,64 @@ def between(reads: Reads, stream: Stream, other: OtherSide) -> SessionDiff:
     """The differences from one session to another, or from one point of it to another."""
     a, b = stand(reads, stream), other.read(reads, stand)
     parted = parted_at(a, b)
-    mine, theirs = said(reads, stream, parted, a.line[0][1]), other.read(reads, said, parted, b.line[0][1])
+    mine, theirs = (
+        turns_between(reads, stream, parted, a.line[0][1]),
+        other.read(reads, turns_between, parted, b.line[0][1]),
+    )
     return diff(a, b, mine, theirs)
 
 
 @one_state
 def stand(reads: Reads, stream: Stream) -> Stand:
     """The state of a session, but for its turns."""
-    whole: dict[str, Any] = {"limit": PAGE_MAX_ROWS}
+    paging: dict[str, Any] = {"limit": PAGE_MAX_ROWS}
     return Stand(
         line=_line(reads, stream),
         about=sessions.info(reads, stream),
-        values=list(_all(lambda after: values.entries(reads, stream, **whole, after=after))),
-        tasks=list(_all(lambda after: tasks.tasks(reads, stream, SessionTaskFilters(**whole, after=after))))[::-1],
+        values=list(_all(lambda after: values.entries(reads, stream, **paging, after=after))),
+        tasks=list(_all(lambda after: tasks.tasks(reads, stream, SessionTaskFilters(**paging, after=after))))[::-1],
         decisions=list(
-            _all(lambda after: decisions.decisions(reads, stream, SessionDecisionFilters(**whole, after=after)))
+            _all(lambda after: decisions.decisions(reads, stream, SessionDecisionFilters(**paging, after=after)))
         )[::-1],
-        checkpoints=_newest(_saved(reads, stream)),
-        artifacts=_newest(_all(lambda after: artifacts.listing(reads, stream, **whole, after=after))),
+        checkpoints=_newest(_all(lambda before: checkpoints.listing(reads, stream, **paging, before=before))),
+        artifacts=_newest(_all(lambda after: artifacts.listing(reads, stream, **paging, after=after))),
     )
 
 
 def _line(reads: Reads, stream: Stream) -> list[tuple[bytes, int]]:
     last = reads.query(LOG.stream_head, touches=[(EVENTS, stream.id)], stream=stream.id)[0][0]
-    found: list[tuple[bytes, int]] = []
-    for each in ancestry(reads, stream):
-        found.append((each.uid, last))
-        if (noted := beside(reads, each)) is not None:
-            found.append((stored_address(noted.of, MERGED), min(last, noted.after)))
-        last = min(last, each.fork_seq)
-    return found
+    ends: list[tuple[bytes, int]] = []
+    for ancestor in ancestry(reads, stream):
+        ends.append((ancestor.uid, last))
+        if (noted := beside(reads, ancestor)) is not None:
+            ends.append((stored_address(noted.of, MERGED), min(last, noted.after)))
+        last = min(last, ancestor.fork_seq)
+    return ends
 
 
 def _all(page: Callable[[str | None], Page[T]]) -> Iterator[T]:
-    found = page(None).whole()
-    yield from found
-    while found.next is not None:
-        found = page(found.next).whole()
-        yield from found
-
-
-def _saved(reads: Reads, stream: Stream) -> Iterator[CheckpointRecord]:
-    return _all(lambda before: checkpoints.listing(reads, stream, limit=PAGE_MAX_ROWS, before=before))
+    rows = page(None).whole()
+    yield from rows
+    while rows.next is not None:
+        rows = page(rows.next).whole()
+        yield from rows
 
 
 def _newest(things: Iterable[N]) -> list[N]:
     """The newest of each name; things come newest first."""
-    found: dict[str, N] = {}
-    for each in things:
-        found.setdefault(each.name, each)
-    return list(found.values())
+    by_name: dict[str, N] = {}
+    for thing in things:
+        by_name.setdefault(thing.name, thing)
+    return list(by_name.values())
 
 
-def said(reads: Reads, stream: Stream, after: int, upto: int) -> list[Turn]:
+def turns_between(reads: Reads, stream: Stream, after: int, upto: int) -> list[Turn]:
     """All turns with after < seq <= upto."""
-    found: list[Turn] = []
+    turns: list[Turn] = []
     while page := turns_on(reads, stream, after, upto, PAGE_MAX_ROWS):
-        found += page
+        turns += page
         after = page[-1].seq
-    return found
+    return turns
 
 
 def parted_at(a: Stand, b: Stand) -> int:
@@ -182,29 +181,29 @@ def diff_runs(a: RunStand, b: RunStand) -> RunDiff:
 
 def _placed(things: Iterable[Any], fields: Sequence[str]) -> dict[str, Any]:
     """The entries of a run, under their place and name. An entry that a run adopted has no place: its number stands for it."""
-    return {f"{each.place or each.seq} {getattr(each, fields[0])}": _fields(each, fields[1:]) for each in things}
+    return {f"{entry.place or entry.seq} {getattr(entry, fields[0])}": _fields(entry, fields[1:]) for entry in things}
 
 
 def _facts(about: SessionRecord | RunRecord, names: Sequence[str]) -> dict[str, Any]:
-    found = {name: getattr(about, name) for name in names}
-    return {name: value for name, value in found.items() if value not in (None, "", (), [], {})}
+    facts = {name: getattr(about, name) for name in names}
+    return {name: value for name, value in facts.items() if value not in (None, "", (), [], {})}
 
 
 def _by_name(things: Iterable[Any], field: str) -> dict[str, Any]:
-    return {each.name: getattr(each, field) for each in things}
+    return {thing.name: getattr(thing, field) for thing in things}
 
 
 def _compare(before: Mapping[str, Any], after: Mapping[str, Any], *, written: bool = False) -> tuple[Difference, ...]:
     """written: values of users, which are the same if they are written the same (1 is not True)."""
-    found = [Difference(How.REMOVED, name, before[name], None) for name in before if name not in after]
-    found += [Difference(How.ADDED, name, None, after[name]) for name in after if name not in before]
+    differences = [Difference(How.REMOVED, name, before[name], None) for name in before if name not in after]
+    differences += [Difference(How.ADDED, name, None, after[name]) for name in after if name not in before]
     both = [name for name in before if name in after]
-    found += [
+    differences += [
         Difference(How.CHANGED, name, before[name], after[name])
         for name in both
         if not _same(before[name], after[name], written)
     ]
-    return tuple(sorted(found, key=lambda each: each.name))
+    return tuple(sorted(differences, key=lambda difference: difference.name))
 
 
 def _same(before: Any, after: Any, written: bool) -> bool:
@@ -216,31 +215,31 @@ def _things(
 ) -> tuple[Difference, ...]:
     """Things with fields, known by a number, or (where that means nothing) by their title."""
     before, after = _keyed(a, identity, title), _keyed(b, identity, title)
-    found: list[Difference] = []
+    differences: list[Difference] = []
     for key in dict.fromkeys([*before, *after]):
         old, new = before.get(key), after.get(key)
         changed = [name for name in fields if getattr(old, name, None) != getattr(new, name, None)]
         if old is not None and new is not None:
             if changed:
-                found.append(
+                differences.append(
                     Difference(How.CHANGED, _called(new, identity, title), _fields(old, changed), _fields(new, changed))
                 )
         elif new is not None:
-            found.append(Difference(How.ADDED, _called(new, identity, title), None, _fields(new, fields)))
+            differences.append(Difference(How.ADDED, _called(new, identity, title), None, _fields(new, fields)))
         else:
-            found.append(Difference(How.REMOVED, _called(old, identity, title), _fields(old, fields), None))
-    return tuple(found)
+            differences.append(Difference(How.REMOVED, _called(old, identity, title), _fields(old, fields), None))
+    return tuple(differences)
 
 
 def _keyed(things: Iterable[Any], identity: str, title: str) -> dict[Any, Any]:
     """Two of one title are told apart by their order."""
-    found: dict[Any, Any] = {}
-    seen: Counter[Any] = Counter()
-    for each in things:
-        key = getattr(each, identity or title)
-        seen[key] += 1
-        found[key, seen[key]] = each
-    return found
+    by_key: dict[Any, Any] = {}
+    counts: Counter[Any] = Counter()
+    for thing in things:
+        key = getattr(thing, identity or title)
+        counts[key] += 1
+        by_key[key, counts[key]] = thing
+    return by_key
 
 
 def _called(thing: Any, identity: str, title: str) -> str:

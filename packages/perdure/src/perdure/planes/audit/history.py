@@ -185,7 +185,7 @@ def view(reads: Reads, stream: Stream, moment: Moment, core: Core | None) -> Pas
     past = _past(reads, core, then.at_us)
     tenant = past.tenant_id("default")
     slices = list(_slices(ancestry(reads, then.stream), then.seq))
-    streams = replay(reads, slices, past, tenant, RECORDED, partial(imported.seen_of, reads))
+    streams = replay(reads, slices, past, tenant, RECORDED, partial(imported.translation_of, reads))
     return _peopled(reads, past, tenant, msgspec.structs.replace(streams[-1], name=stream.name))
 
 
@@ -193,8 +193,8 @@ def view_of(reads: Reads, stream: Stream, then: Point, events: Iterable[Event], 
     """Like `view`, from these events of a stream without a parent: a row is there if its first event is among them."""
     past = _past(reads, core, then.at_us)
     tenant = past.tenant_id("default")
-    seen = imported.seen_of(reads, stream) or verbatim
-    placed = past.write(adopt_chosen, stream, [*events], RECORDED, seen, actor="", tenant=tenant)
+    translate = imported.translation_of(reads, stream) or verbatim
+    placed = past.write(adopt_chosen, stream, [*events], RECORDED, translate, actor="", tenant=tenant)
     return _peopled(reads, past, tenant, msgspec.structs.replace(placed, name=stream.name))
 
 
@@ -203,10 +203,10 @@ def _peopled(reads: Reads, past: Past, tenant: int, stream: Stream) -> PastView:
     actors = [
         actor for (actor,) in past.read(lambda then: then.query(Q.actors_replayed), tenant=tenant) if is_random(actor)
     ]
-    asked = {actor: reads.query(LOG.actor_named, tenant=reads.tenant, actor=actor) for actor in actors}
-    past.write(_acquaint, {actor: rows[0][0] for actor, rows in asked.items() if rows}, actor="", tenant=tenant)
+    name_rows = {actor: reads.query(LOG.actor_named, tenant=reads.tenant, actor=actor) for actor in actors}
+    past.write(_acquaint, {actor: rows[0][0] for actor, rows in name_rows.items() if rows}, actor="", tenant=tenant)
     past.write(_hold_on, actor="", tenant=tenant)
-    row = past.read(_session_row, stream, tenant=tenant)
+    row = past.read(lambda then: then.row(SESSIONS, stream), tenant=tenant)
     return PastView(past, tenant, stream, (row or {}).get("pin") or "")
 
 
@@ -248,10 +248,6 @@ def _slices(line: list[Stream], upto: int) -> Iterator[Slice]:
         yield Slice(stream, end)
 
 
-def _session_row(reads: Reads, stream: Stream) -> Row | None:
-    return reads.row(SESSIONS, stream)
-
-
 # --- fork -----------------------------------------------------------------------------------------
 
 
@@ -263,7 +259,7 @@ def plan_fork(reads: Reads, stream: Stream, moment: Moment | None) -> ForkPlan:
     state = Fold(RECORDED)
     for event in _mutable_events(reads, then):
         state.add(event)
-    rows = [(table, _without_claim(table, row)) for table, row in state.each()]
+    rows = [(table, _without_claim(table, row)) for table, row in state.all_rows()]
     session = next((row for table, row in rows if table is SESSIONS), None)
     if session is None:
         raise Invalid("there is no session yet at this point", path="at")
@@ -318,12 +314,9 @@ def fork(tx: Tx, plan: ForkPlan, name: str) -> tuple[Stream, str]:
         plan = plan_fork(tx, plan.stream, plan.moment)
     then = plan.point
     stream = tx.new_stream("session", name, then.stream, (then.seq, then.hash))
-    session = plan.session | {
-        "name": name,
-        "creator": tx.actor,
-        "created_at": tx.now,
-        **_going_on(plan.session),
-    }
+    session = plan.session | {"name": name, "creator": tx.actor, "created_at": tx.now}
+    if session["ended_at"] is not None:  # a session that had ended continues in its fork
+        session |= {"status": "active", "ended_at": None}
     tx.record(_first(stream, plan, session, subjects.so_far(tx, then.stream, then.seq)))
     bodies = partial(_body_at, tx, then.stream)
     for column, seq in base_events.pointers(SESSIONS, session):
@@ -331,11 +324,6 @@ def fork(tx: Tx, plan: ForkPlan, name: str) -> tuple[Stream, str]:
     for table, row in plan.rows:
         base_events.restate(tx, stream, table, row, bodies)
     return stream, session["pin"] or ""
-
-
-def _going_on(session: Row) -> Row:
-    """A session that had ended continues in its fork."""
-    return {"status": "active", "ended_at": None} if session["ended_at"] is not None else {}
 
 
 def _first(stream: Stream, plan: ForkPlan, session: Row, about: list[str]) -> Change:

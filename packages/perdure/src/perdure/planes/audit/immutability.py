@@ -18,12 +18,12 @@ Q = Statements("perdure.planes.audit", "verify.sql")
 
 def faults(reader: Reader) -> Iterator[tuple[str, str]]:
     """The faults of the guards: the table, and what it is."""
-    standing = dict(reader.query(Q.guards))
+    triggers = dict(reader.query(Q.guards))
     written = [step.text for step in migrations()]
     for name in guards_of(reader.connection):
-        if name not in standing:
+        if name not in triggers:
             yield "events", f"the trigger {name} is missing or off: events could be changed"
-        elif not is_written(reader.connection, standing[name], written):
+        elif not is_written(reader.connection, triggers[name], written):
             yield "events", f"the trigger {name} is not the one that was made: events could be changed"
     if reader.query(Q.pruning_standing):
         yield "pruning", "a prune seems to be under way for ever: bodies could be emptied"

@@ -40,9 +40,9 @@ def mark_of(problem: Problem) -> ProblemMark:
 
 def select(report: Report, stream: str) -> list[Problem]:
     """The problems of one stream, by its uid or its name."""
-    found = [each for each in report.problems if each.uid and stream in (each.uid, each.stream)]
-    uids = sorted({each.uid for each in found})
-    if not found:
+    problems = [problem for problem in report.problems if problem.uid and stream in (problem.uid, problem.stream)]
+    uids = sorted({problem.uid for problem in problems})
+    if not problems:
         raise NotFound(
             f"verify finds nothing wrong with a stream {stream[:80]!r}", path="stream",
             hint="`perdure verify` names damaged streams; damage of the database as a whole needs a backup",
@@ -53,27 +53,27 @@ def select(report: Report, stream: str) -> list[Problem]:
         )
     if report.left_out:
         raise TooLarge("the store has more problems than verify names", path="stream", hint="restore a backup")
-    return found
+    return problems
 
 
-def record(tx: Tx, found: list[Problem], because: str) -> None:
+def record(tx: Tx, problems: list[Problem], because: str) -> None:
     """Record problems of a stream as known damage, in the store's own stream."""
     check_name(because, "because")
     stream = tx.find_stream("store", "store") or tx.new_stream("store", "store")
-    marks = [[*mark_of(each)[1:]] for each in found]
-    doc = {"uid": found[0].uid, "name": found[0].stream, "because": because, "problems": marks}
+    marks = [[*mark_of(problem)[1:]] for problem in problems]
+    doc = {"uid": problems[0].uid, "name": problems[0].stream, "because": because, "problems": marks}
     tx.record(Change("store.quarantined", stream, None, Op.NOTE, doc=doc))
 
 
-def known(snapshots: Callable[..., Any]) -> frozenset[ProblemMark]:
+def quarantined_marks(snapshots: Callable[..., Any]) -> frozenset[ProblemMark]:
     """The marks of all damage that was put into quarantine; none if they cannot be read: then all damage is a problem."""
     try:
-        return snapshots(_known)
+        return snapshots(_recorded_marks)
     except Damaged:
         return frozenset()
 
 
-def _known(reads: Any) -> frozenset[ProblemMark]:
+def _recorded_marks(reads: Any) -> frozenset[ProblemMark]:
     (owner,) = reads.query(Q.tenant_first)[0]
     rows = reads.query(Q.quarantined, kind=RECORDED)
     return frozenset(mark for (body,) in rows for mark in _marks(reads.of_tenant(owner or 0), body))
@@ -83,4 +83,4 @@ def _marks(reads: Reads, body: bytes | None) -> list[ProblemMark]:
     doc = stored_fields(doc_of(reads, body, RECORDED), RECORDED)
     problems = stored_as(list[tuple[str, int | None, str]], doc.get("problems", []), "list of problems", RECORDED)
     uid = stored_as(str, doc.get("uid", ""), "uid", RECORDED)
-    return [ProblemMark(uid, *each) for each in problems]
+    return [ProblemMark(uid, *problem) for problem in problems]

@@ -34,25 +34,25 @@ Rows: TypeAlias = MutableMapping[Key, Expected]
 
 
 class RowDifference(NamedTuple):
-    """A row that is not as the log gives it. `found` or `expected` is None when there is none."""
+    """A row that is not as the log gives it. `stored` or `expected` is None when there is none."""
 
     table: Table
     key: Key
     seq: int | None
-    found: Row | None
+    stored: Row | None
     expected: Row | None
 
     def __str__(self) -> str:
         """The difference, without the values: a report may be shown to people who may not read them."""
-        if self.found is None:
-            return f"the row {_shown(self.key)} is missing"
+        if self.stored is None:
+            return f"the row {_key_text(self.key)} is missing"
         if self.expected is None:
-            return f"the row {_shown(self.key)} is not in the log"
-        wrong = [name for name, value in self.expected.items() if self.found.get(name) != value]
-        return f"the row {_shown(self.key)} differs in {', '.join(wrong)}"
+            return f"the row {_key_text(self.key)} is not in the log"
+        wrong = [name for name, value in self.expected.items() if self.stored.get(name) != value]
+        return f"the row {_key_text(self.key)} differs in {', '.join(wrong)}"
 
 
-def _shown(key: Key) -> str:
+def _key_text(key: Key) -> str:
     parts = [part.hex() if isinstance(part, bytes) else str(part) for part in key]
     return ", ".join(parts)[:120] or "of this stream"
 
@@ -60,10 +60,10 @@ def _shown(key: Key) -> str:
 class Rebuild:
     """The tables of one stream, event by event."""
 
-    def __init__(self, recorded: dict[str, Table] = tables.RECORDED, seen: Seen | None = None) -> None:
-        """seen: what events mean here, if the stream was imported (`planes/execution/imported`)."""
+    def __init__(self, recorded: dict[str, Table] = tables.RECORDED, translate: Seen | None = None) -> None:
+        """translate: what events mean here, if the stream was imported (`planes/execution/imported`)."""
         self._recorded = recorded
-        self._seen = seen
+        self._translate = translate
         self.rows: dict[Table, Rows] = {}
         self._pruned: set[str] = set()  # tables that have events without a body
 
@@ -86,17 +86,17 @@ class Rebuild:
             table = self._recorded.get(event.table)
             if table is None:
                 raise Damaged(f"no table {event.table[:60]!r} is known", path=f"seq {event.seq}")
-            body = self._seen(table, event.seq, body) if self._seen else body
+            body = self._translate(table, event.seq, body) if self._translate else body
             pruned = event.table in self._pruned
-            done = step(table, body, event.seq, partial(self._standing, table), pruned=pruned)
+            done = step(table, body, event.seq, partial(self._row_now, table), pruned=pruned)
             if done is not None:
                 self._put(table, done.key, done.new, event.seq)
-        for derived, row, gone in derive(table, event.seq, body, done):
-            self._put(derived, derived.key_of(row), None if gone else row, event.seq)
+        for derived, row, deleted in derive(table, event.seq, body, done):
+            self._put(derived, derived.key_of(row), None if deleted else row, event.seq)
 
-    def _standing(self, table: Table, key: Key) -> Row | None:
-        found = self.rows[table].get(key) if table in self.rows else None
-        return found[0] if found else None
+    def _row_now(self, table: Table, key: Key) -> Row | None:
+        entry = self.rows[table].get(key) if table in self.rows else None
+        return entry[0] if entry else None
 
     def _put(self, table: Table, key: Key, row: Row | None, seq: int) -> None:
         rows = self.rows.get(table)
@@ -107,7 +107,7 @@ class Rebuild:
         else:
             rows[key] = (row, seq)
 
-    def each(self, table: Table) -> Iterator[Row]:
+    def rows_of(self, table: Table) -> Iterator[Row]:
         """The rows of a table that the log gives."""
         for expected in self.rows[table].values() if table in self.rows else ():
             yield expected[0]
@@ -116,11 +116,11 @@ class Rebuild:
         """Where the store's rows of this stream differ, both ways: altered, missing, written past the log. Uses the rows up."""
         for table in CHECKED:
             waiting = self.rows.pop(table, {})
-            for found in stored_rows(reads, table, stream.id):
+            for stored in stored_rows(reads, table, stream.id):
                 count(table)
-                key = table.key_of(found)
+                key = table.key_of(stored)
                 expected = waiting.pop(key, None)
-                difference = _compare(table, key, found, expected, stream)
+                difference = _compare(table, key, stored, expected, stream)
                 if difference is not None:
                     yield difference
             for key, expected in waiting.items():
@@ -131,14 +131,14 @@ class Rebuild:
 CHECKED = tuple(table for table in tables.ALL if table.table_class is not TableClass.EPHEMERAL)
 
 
-def _compare(table: Table, key: Key, found: Row, expected: Expected | None, stream: Stream) -> RowDifference | None:
+def _compare(table: Table, key: Key, stored: Row, expected: Expected | None, stream: Stream) -> RowDifference | None:
     if expected is None:
-        seq = found.get("seq")
-        return RowDifference(table, key, seq if isinstance(seq, int) else None, found, None)
+        seq = stored.get("seq")
+        return RowDifference(table, key, seq if isinstance(seq, int) else None, stored, None)
     implied = {"stream": stream.id, "tenant": stream.tenant}
     row, seq = expected
-    meant = {name: implied.get(name, row.get(name)) for name in table.all_columns}
-    return None if found == meant else RowDifference(table, key, seq, found, meant)
+    expected_row = {name: implied.get(name, row.get(name)) for name in table.all_columns}
+    return None if stored == expected_row else RowDifference(table, key, seq, stored, expected_row)
 
 
 def stored_rows(reads: Reads, table: Table, stream: int) -> Iterator[Row]:

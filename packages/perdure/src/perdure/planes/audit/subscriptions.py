@@ -74,8 +74,8 @@ class SubscriptionState(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def changed(self, old: Underway | None, *new: Underway) -> SubscriptionState:
         """Other batches are under way."""
-        kept = [batch for batch in self.batches if batch is not old]
-        return msgspec.structs.replace(self, batches=(*kept, *new))
+        others = [batch for batch in self.batches if batch is not old]
+        return msgspec.structs.replace(self, batches=(*others, *new))
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -117,15 +117,15 @@ def subscribe(
     other events.
     """
     position = _start(tx, start)
-    wanted = _checked_kinds(kinds), None if stream is None else _stream(tx, stream)
+    filters = _checked_kinds(kinds), None if stream is None else _stream(tx, stream)
     count = _checked_consumers(consumers)
     row = _row(tx, check_name(name, "name"))
     if row is None:
-        _put(tx, name, 0, position, SubscriptionState(*wanted, consumers=count or 1))
+        _put(tx, name, 0, position, SubscriptionState(*filters, consumers=count or 1))
         return
     state = _state(row)
-    given = [known for known, asked in ((state.kinds, kinds), (state.stream, stream)) if asked is not None]
-    if given != [want for want, asked in zip(wanted, (kinds, stream), strict=True) if asked is not None]:
+    stored_filters = [stored for stored, option in ((state.kinds, kinds), (state.stream, stream)) if option is not None]
+    if stored_filters != [want for want, option in zip(filters, (kinds, stream), strict=True) if option is not None]:
         hint = "use another name, or cancel() it first: it then begins anew"
         raise Conflict(f"the subscription {name!r} wants other events", path="kinds", hint=hint)
     if count is not None and count != state.consumers:
@@ -137,7 +137,7 @@ def reset(tx: Tx, name: str, start: str) -> None:
     acknowledged.
     """
     position = _start(tx, start)
-    row = _known(tx, name)
+    row = _existing_row(tx, name)
     _put(tx, name, row["token"], position, msgspec.structs.replace(_state(row), batches=(), acked=()))
 
 
@@ -152,10 +152,10 @@ def _checked_kinds(kinds: object) -> tuple[str, ...]:
         return ()
     if not isinstance(kinds, (list, tuple, set, frozenset)):
         raise Invalid("expected a list of kinds", path="kinds", hint='kinds=["turn.*", "deploy.finished"]')
-    found = sorted({check_kind(kind, f"kinds[{i}]") for i, kind in enumerate(kinds)})
-    if not 1 <= len(found) <= MAX_KINDS:
-        raise Invalid(f"expected 1 to {MAX_KINDS} kinds, got {len(found)}", path="kinds", hint="leave it out for all")
-    return tuple(found)
+    names = sorted({check_kind(kind, f"kinds[{i}]") for i, kind in enumerate(kinds)})
+    if not 1 <= len(names) <= MAX_KINDS:
+        raise Invalid(f"expected 1 to {MAX_KINDS} kinds, got {len(names)}", path="kinds", hint="leave it out for all")
+    return tuple(names)
 
 
 def _checked_consumers(consumers: object) -> int | None:
@@ -167,10 +167,10 @@ def _checked_consumers(consumers: object) -> int | None:
 def _stream(tx: Tx, stream: object) -> int:
     text = check_name(stream, "stream")
     kind, name = ("run", text.removeprefix(_RUN)) if text.startswith(_RUN) else ("session", text)
-    found = tx.find_stream(kind, name)
-    if found is None:
+    target = tx.find_stream(kind, name)
+    if target is None:
         raise NotFound(f"there is no {kind} {name!r}", path="stream", hint="the name of a session, or run:ID")
-    return found.id
+    return target.id
 
 
 def _start(reads: Reads, start: str) -> Position:
@@ -208,7 +208,8 @@ def take(tx: Tx, name: str, limit: int = 100, lease: Duration = "30s", taker: st
     state = _state(row)
     for batch in state.batches:
         if taker is not None and batch.taker == taker:
-            return _again(tx, batch, state)
+            events, _ = events_after(tx, batch.after, PAGE_MAX_ROWS, batch.upto, state.sieve)
+            return Delivery(tuple(events), batch.token, batch.deliveries)
     if state.is_full(now):
         return Delivery()
     lapsed = next(iter(state.lapsed(now)), None)
@@ -220,10 +221,10 @@ def take(tx: Tx, name: str, limit: int = 100, lease: Duration = "30s", taker: st
             _put(tx, name, row["token"], place, state.changed(lapsed))
         return Delivery(more=lapsed is not None or end_of(tx) > place)
     token, deliveries = row["token"] + 1, lapsed.deliveries if lapsed else 0
-    taken = Underway(token, start, upto, now + lease_us, taker, deliveries + 1)
+    underway = Underway(token, start, upto, now + lease_us, taker, deliveries + 1)
     rest = [Underway(NOBODYS, upto, end, 0, None, deliveries)] if lapsed and upto < end else []
-    _put(tx, name, token, place, state.changed(lapsed, taken, *rest))
-    return Delivery(tuple(events), token, taken.deliveries)
+    _put(tx, name, token, place, state.changed(lapsed, underway, *rest))
+    return Delivery(tuple(events), token, underway.deliveries)
 
 
 def take_stretch(tx: Tx, name: str, lease: Duration = "30s") -> Stretch | None:
@@ -241,8 +242,8 @@ def take_stretch(tx: Tx, name: str, lease: Duration = "30s") -> Stretch | None:
     if end <= start:
         return None
     token, deliveries = row["token"] + 1, lapsed.deliveries + 1 if lapsed else 1
-    taken = Underway(token, start, end, now + lease_us, None, deliveries)
-    _put(tx, name, token, _place(row) if lapsed else end, state.changed(lapsed, taken))
+    underway = Underway(token, start, end, now + lease_us, None, deliveries)
+    _put(tx, name, token, _place(row) if lapsed else end, state.changed(lapsed, underway))
     return Stretch(start, end, token, deliveries)
 
 
@@ -264,11 +265,6 @@ def _ahead(reads: Reads, start: Position) -> Position | None:
     """The position so many events further on as one transaction passes over; None if there are not so many."""
     bound = reads.query(FEED.feed_bound, xid=start.xid, pos=start.pos, steps=SIFTED_AT_ONCE)
     return Position(*bound[0]) if bound else None
-
-
-def _again(tx: Tx, batch: Underway, state: SubscriptionState) -> Delivery:
-    events, _ = events_after(tx, batch.after, PAGE_MAX_ROWS, batch.upto, state.sieve)
-    return Delivery(tuple(events), batch.token, batch.deliveries)
 
 
 def acknowledge(tx: Tx, name: str, token: int) -> None:
@@ -313,7 +309,7 @@ def _row(tx: Tx, name: str) -> Row | None:
     return tx.own_row(SUBSCRIPTIONS, name)
 
 
-def _known(tx: Tx, name: str) -> Row:
+def _existing_row(tx: Tx, name: str) -> Row:
     row = _row(tx, check_name(name, "name"))
     if row is None:
         raise _unknown(name)
@@ -321,7 +317,7 @@ def _known(tx: Tx, name: str) -> Row:
 
 
 def _current(tx: Tx, name: str) -> Row:
-    row = _known(tx, name)
+    row = _existing_row(tx, name)
     epoch = store_of(tx)[1]
     if row["epoch"] != epoch:
         raise stale(row["epoch"], epoch, "subscription")

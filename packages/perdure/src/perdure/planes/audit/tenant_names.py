@@ -25,7 +25,7 @@ TENANTS_NAMED = "store.tenants_named"
 def record(tx: Tx) -> None:
     """Record what the tenants are called, each by the first of its streams, unless the log says so already: for an anchor."""
     now = _now(tx)
-    if _said(tx) != now:
+    if _names_in_log(tx) != now:
         stream = tx.find_stream("store", "store") or tx.new_stream("store", "store")
         tx.record(Change("store.tenants_named", stream, None, Op.NOTE, doc={"tenants": now}))
 
@@ -33,28 +33,28 @@ def record(tx: Tx) -> None:
 def check(reader: Reader) -> tuple[list[Problem], list[str]]:
     """The tenants that are not called what the log says, and the names of those that it never named."""
     (owner,) = reader.query(Q.tenant_first)[0]
-    said, now = _said(reader.of_tenant(owner or 0)), _now(reader)
+    in_log, now = _names_in_log(reader.of_tenant(owner or 0)), _now(reader)
     problems: list[Problem] = []
-    for uid, name in said.items():
-        found = reader.query(Q.tenant_of_stream, uid=bytes.fromhex(uid))
-        if found and (name,) not in found:
-            what = f"the log knows the tenant of this stream as {name!r}, and not as {found[0][0]!r}"
+    for uid, name in in_log.items():
+        rows = reader.query(Q.tenant_of_stream, uid=bytes.fromhex(uid))
+        if rows and (name,) not in rows:
+            what = f"the log knows the tenant of this stream as {name!r}, and not as {rows[0][0]!r}"
             problems.append(Problem(ProblemKind.TENANT_ALTERED, "", uid, None, "tenants", what))
     bound: dict[str, str] = {}
-    for uid, seq, told, name in _directories(reader):
-        if told != name and bound.get(uid) != told:  # once is enough
-            what = f"its own stream knows this tenant as {told!r}, and not as {name!r}"
+    for uid, seq, own_name, name in _directories(reader):
+        if own_name != name and bound.get(uid) != own_name:  # once is enough
+            what = f"its own stream knows this tenant as {own_name!r}, and not as {name!r}"
             problems.append(Problem(ProblemKind.TENANT_ALTERED, "tenant", uid, seq, "tenants", what))
-        bound[uid] = told
-    return problems, sorted(set(now.values()) - set(said.values()) - set(bound.values()))
+        bound[uid] = own_name
+    return problems, sorted(set(now.values()) - set(in_log.values()) - set(bound.values()))
 
 
 def _directories(reader: Reader) -> Iterator[tuple[str, int, str, str]]:
     """Every event of a directory that names its tenant: its stream, its number, the name that it says and the one that stands."""
     for uid, seq, name, body in reader.query(Q.tenants_in_directories):
-        told = stored_fields(inline_body(body).doc, f"seq {seq}").get("tenant")
-        if type(told) is str:
-            yield bytes(uid).hex(), seq, told, name
+        own_name = stored_fields(inline_body(body).doc, f"seq {seq}").get("tenant")
+        if type(own_name) is str:
+            yield bytes(uid).hex(), seq, own_name, name
 
 
 def _now(reads: Reads) -> dict[str, str]:
@@ -62,7 +62,7 @@ def _now(reads: Reads) -> dict[str, str]:
     return {bytes(uid).hex(): name for uid, name in reads.query(Q.tenants_named)}
 
 
-def _said(reads: Reads) -> dict[str, str]:
+def _names_in_log(reads: Reads) -> dict[str, str]:
     """The last statement of an anchor about that; nothing if there was none."""
     rows = reads.query(Q.tenants_recorded, kind=TENANTS_NAMED)
     fields = stored_fields(doc_of(reads, rows[0][0], TENANTS_NAMED), TENANTS_NAMED) if rows else {}

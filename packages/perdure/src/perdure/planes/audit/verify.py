@@ -29,7 +29,7 @@ from perdure.log.chain import Chain
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import GENESIS, Body, Event
 from perdure.log.table import Table, TableClass
-from perdure.model.records.integrity import Aside, Counts, Problem, ProblemKind, Report, Unverifiable
+from perdure.model.records.integrity import Counts, Problem, ProblemKind, Report, Unverifiable
 from perdure.planes.audit import immutability, quarantine, tenant_names
 from perdure.planes.audit.rebuild import Rebuild, RowDifference
 from perdure.planes.audit.verify_blobs import BlobProblem, Outside, SeenBlobs, check_blobs, check_outside
@@ -75,7 +75,11 @@ def verify_store(
         return core.snapshot(verb, *args, tenant=WHOLE_STORE)
 
     report = verify(snapshots, anchor=anchor, public_key=public_key, progress=progress, blobs=blobs)
-    lost = [_set_aside(each) for each in core.engine.asides() if each.lost]
+    lost = [
+        Problem(ProblemKind.SET_ASIDE, "", "", None, "", f"{aside.place}: {aside.reason}")
+        for aside in core.engine.asides()
+        if aside.lost
+    ]
     lost += [Problem(ProblemKind.CACHE, "", "", None, "", says) for says in core.engine.contradictions()]
     return msgspec.structs.replace(report, problems=[*lost, *report.problems][:PROBLEMS_MAX]) if lost else report
 
@@ -85,10 +89,6 @@ def verify_tenant(core: Core, tenant: int, blobs: bool = True, progress: Progres
     return verify(
         lambda verb, *args: core.snapshot(verb, *args, tenant=tenant), blobs=blobs, tenant=tenant, progress=progress
     )
-
-
-def _set_aside(found: Aside) -> Problem:
-    return Problem(ProblemKind.SET_ASIDE, "", "", None, "", f"{found.place}: {found.reason}")
 
 
 def verify(
@@ -108,17 +108,17 @@ def verify(
     if anchor is not None and not isinstance(anchor, Anchor):
         what = type(anchor).__name__
         raise Invalid(f"expected an Anchor, got {what}", path="anchor", hint="read one with Anchor.from_json(text)")
-    findings = Findings(quarantine.known(snapshots))
+    findings = Findings(quarantine.quarantined_marks(snapshots))
     signature = _check_anchor(findings, anchor, public_key)
-    total: int = snapshots(_events_total, tenant)
-    seen = SeenBlobs()
+    total: int = snapshots(lambda reads: reads.query(Q.events_total, tenant=tenant)[0][0])
+    checked_blobs = SeenBlobs()
     for stream_id in _stream_ids(snapshots, tenant):
         _check_one(findings, snapshots, stream_id, progress, total)
         if blobs:
             with _readable(findings, partial(_where, snapshots, stream_id)):
-                _check_blobs(findings, snapshots, stream_id, seen)
+                _check_blobs(findings, snapshots, stream_id, checked_blobs)
     if tenant is not None:
-        return findings.report(seen.count, signature)
+        return findings.report(checked_blobs.count, signature)
     with _readable(findings):
         findings.take(snapshots(check_strays))
     with _readable(findings):
@@ -128,7 +128,7 @@ def verify(
             findings.take(snapshots(check_anchored, heads))
     if progress:
         progress(findings.events, max(total, findings.events))
-    return findings.report(seen.count, signature)
+    return findings.report(checked_blobs.count, signature)
 
 
 class Where(NamedTuple):
@@ -190,8 +190,8 @@ def _events_after(reads: Reads, stream_id: int, after: int, limit: int) -> list[
 class Findings:
     """The findings so far; problems beyond a bound are counted only."""
 
-    def __init__(self, known: frozenset[quarantine.ProblemMark] = frozenset()) -> None:
-        self._known = known  # damage that was put into quarantine
+    def __init__(self, marks: frozenset[quarantine.ProblemMark] = frozenset()) -> None:
+        self._quarantined_marks = marks  # damage that was put into quarantine
         self.quarantined: list[Problem] = []
         self.problems: list[Problem] = []
         self.unverifiable: list[Unverifiable] = []
@@ -201,9 +201,9 @@ class Findings:
 
     def add(self, problem: Problem) -> None:
         """Keep a problem."""
-        kept = self.quarantined if quarantine.mark_of(problem) in self._known else self.problems
-        if len(kept) < PROBLEMS_MAX:
-            kept.append(problem)
+        problems = self.quarantined if quarantine.mark_of(problem) in self._quarantined_marks else self.problems
+        if len(problems) < PROBLEMS_MAX:
+            problems.append(problem)
         else:
             self.left_out += 1
 
@@ -230,12 +230,8 @@ class Findings:
     def report(self, blobs: int, signature: str) -> Report:
         """The result of verify."""
         counts = Counts(self.streams, self.events, self.rows, self.derived, blobs, self.plain_actors)
-        found = (self.problems, self.unverifiable, counts, signature, self.left_out, self.unnamed, self.quarantined)
-        return Report(*found)
-
-
-def _events_total(reads: Reads, tenant: int | None) -> int:
-    return reads.query(Q.events_total, tenant=tenant)[0][0]
+        fields = (self.problems, self.unverifiable, counts, signature, self.left_out, self.unnamed, self.quarantined)
+        return Report(*fields)
 
 
 def _stream_ids(snapshots: Snapshots, tenant: int | None) -> Iterator[int]:
@@ -282,9 +278,9 @@ class StreamCheck:
         self._head: tuple[int, bytes] = (row[7], row[8])
         self._findings = findings
         self._copied = imported.of_stream(self._tenant_reader(), self._stream)
-        self._rebuild = Rebuild(seen=self._copied.seen if self._copied else None)
+        self._rebuild = Rebuild(translate=self._copied.translate if self._copied else None)
         self._renamed: str | None = self._copied.name if self._copied else None
-        self._named = {*(self._copied.emptied if self._copied else ())}  # events whose emptying was recorded
+        self._emptied = {*(self._copied.emptied if self._copied else ())}  # events whose emptying was recorded
         self._place = (0, 0)  # in the feed, of the event before
         self._misplaced: list[int] = []
         self._opening: tuple[str, Body] | None = None  # kind and body of the first event
@@ -295,11 +291,11 @@ class StreamCheck:
         chain = Chain(stream.uid, stream.fork_seq + 1, self._before_first())
         unreadable = [error for event in chain.follow(self._events(advance)) if (error := self._fold(event))]
         chain.end(*self._head)
-        for found in chain.breaks:
-            self._problem(ProblemKind(found.kind.value), found.seq, "", found.message)
+        for fault in chain.breaks:
+            self._problem(ProblemKind(fault.kind.value), fault.seq, "", fault.message)
         for seq in [] if chain.breaks else self._misplaced:  # else that is what follows from it
             self._problem(ProblemKind.EVENT_ALTERED, seq, "events", "in the feed it does not come after the one before")
-        broken = {found.seq for found in chain.breaks}
+        broken = {fault.seq for fault in chain.breaks}
         for seq, error in unreadable:
             if seq not in broken:
                 self._problem(ProblemKind.EVENT_UNREADABLE, seq, "", error.message)
@@ -352,13 +348,11 @@ class StreamCheck:
             if body is not None and event.kind in MERGED and isinstance(body.doc, Mapping):
                 self._renamed = body.doc.get("name")
             if body is not None and event.kind == PRUNED and not event.table:
-                self._named |= emptied_by(event, self._doc(event, body))
+                doc = doc_of(self._tenant_reader(), event.body, f"seq {event.seq}") if body.doc_blob else body.doc
+                self._emptied |= emptied_by(event, doc)
         except Error as error:
             return event.seq, error
         return None
-
-    def _doc(self, event: Event, body: Body) -> Any:
-        return doc_of(self._tenant_reader(), event.body, f"seq {event.seq}") if body.doc_blob else body.doc
 
     def _tenant_reader(self) -> Reads:
         return self._reader.of_tenant(self._stream.tenant)
@@ -366,7 +360,7 @@ class StreamCheck:
     def _judge_emptied(self, emptied: list[int]) -> None:
         uid = self._stream.uid.hex()
         for seq in emptied:
-            if seq in self._named:
+            if seq in self._emptied:
                 self._findings.unverifiable.append(Unverifiable(self._stream.name, uid, seq))
             else:
                 self._problem(ProblemKind.BODY_EMPTIED, seq, "", "the body is gone and no prune names it")
@@ -403,18 +397,18 @@ def _fork_hash(reads: Reads, stream: Stream) -> bytes:
     while parent is not None and parent not in passed:
         passed.add(parent)
         rows = reads.query(LOG.stream_by_id, id=parent)
-        each = Stream(*rows[0]) if rows else None
-        if each is None or stream.fork_seq > each.fork_seq:
-            found = reads.query(Q.event_hash, stream=parent, seq=stream.fork_seq)
-            return found[0][0] if found else b""
-        parent = each.parent
+        ancestor = Stream(*rows[0]) if rows else None
+        if ancestor is None or stream.fork_seq > ancestor.fork_seq:
+            hashes = reads.query(Q.event_hash, stream=parent, seq=stream.fork_seq)
+            return hashes[0][0] if hashes else b""
+        parent = ancestor.parent
     return b""
 
 
 def _kind_of(difference: RowDifference) -> ProblemKind:
     if difference.table.table_class is TableClass.DERIVED:
         return ProblemKind.DERIVED_WRONG
-    if difference.found is None:
+    if difference.stored is None:
         return ProblemKind.ROW_MISSING
     return ProblemKind.ROW_UNRECORDED if difference.expected is None else ProblemKind.ROW_ALTERED
 
@@ -428,19 +422,19 @@ def emptied_by(event: Event, doc: Any) -> set[int]:
 # -- blobs, strays ---------------------------------------------------------------------------------
 
 
-def _check_blobs(findings: Findings, snapshots: Snapshots, stream_id: int, seen: SeenBlobs) -> None:
+def _check_blobs(findings: Findings, snapshots: Snapshots, stream_id: int, checked_blobs: SeenBlobs) -> None:
     """Blobs inside the database in a snapshot; large ones outside it, so that no transaction waits for a
     disk or network."""
     rows = snapshots(_stream_row, stream_id)
     if not rows:
         return
     stream = Stream(*rows[0][:7])
-    found: list[BlobProblem] = []
+    problems: list[BlobProblem] = []
     outside: Outside = {}
-    snapshots(check_blobs, stream, seen, found, outside)
+    snapshots(check_blobs, stream, checked_blobs, problems, outside)
     for address, seq in outside.items():
-        found += snapshots(check_outside, stream, address, seq)
-    for kind, seq, table, message in found:
+        problems += snapshots(check_outside, stream, address, seq)
+    for kind, seq, table, message in problems:
         findings.add(Problem(kind, stream.name, stream.uid.hex(), seq, table, message))
 
 
@@ -489,9 +483,9 @@ def check_anchored(reads: Reads, heads: list[AnchoredHead]) -> Findings:
     findings = Findings()
     for (uid, seq, digest), copies in Counter(heads).items():
         rows = reads.query(Q.anchored, uid=bytes.fromhex(uid), seq=seq)
-        standing = [row for row in rows if row[2] == bytes.fromhex(digest)]
-        others = [row for row in rows if row not in standing]  # of other tenants, or what became of one of these
-        for row in [*standing, *others, *[None] * copies][:copies]:
+        matching = [row for row in rows if row[2] == bytes.fromhex(digest)]
+        others = [row for row in rows if row not in matching]  # of other tenants, or what became of one of these
+        for row in [*matching, *others, *[None] * copies][:copies]:
             problem = _anchored_problem(uid, seq, bytes.fromhex(digest), row)
             if problem is not None:
                 findings.add(problem)
@@ -501,13 +495,13 @@ def check_anchored(reads: Reads, heads: list[AnchoredHead]) -> Findings:
 def _anchored_problem(uid: str, seq: int, digest: bytes, row: tuple[Any, ...] | None) -> Problem | None:
     if row is None:
         return Problem(ProblemKind.STREAM_MISSING, "", uid, None, "streams", f"the anchor saw it at {seq}")
-    name, head_seq, found = row
-    if found is None and head_seq < seq:
+    name, head_seq, event_hash = row
+    if event_hash is None and head_seq < seq:
         what = f"the anchor saw it at {seq}, it ends at {head_seq}"
         return Problem(ProblemKind.TAIL_CUT, name, uid, head_seq + 1, "", what)
-    if found is None:
+    if event_hash is None:
         return Problem(ProblemKind.EVENT_MISSING, name, uid, seq, "", "the anchor saw an event here")
-    if found != digest:
+    if event_hash != digest:
         return Problem(ProblemKind.REWRITTEN, name, uid, seq, "", "the anchor saw another event here")
     return None
 
@@ -532,15 +526,11 @@ def quarantine_stream(core: Core, stream: str, because: str, actor: str, *, appl
     NotFound when nothing is wrong with it; Conflict when several damaged streams have this name, TooLarge for too many problems.
     """
     report = verify_store(core)
-    found = quarantine.select(report, stream)
+    problems = quarantine.select(report, stream)
     if apply:
-        (tenant,) = core.snapshot(_first_tenant, tenant=WHOLE_STORE)
-        core.write(quarantine.record, found, because, actor=actor, tenant=tenant)
-    return found
-
-
-def _first_tenant(reads: Reads) -> tuple[int]:
-    return reads.query(Q.tenant_first)[0]
+        (tenant,) = core.snapshot(lambda reads: reads.query(Q.tenant_first)[0], tenant=WHOLE_STORE)
+        core.write(quarantine.record, problems, because, actor=actor, tenant=tenant)
+    return problems
 
 
 def _all_heads(reads: Reads) -> tuple[list[tuple[bytes, int, bytes]], int]:

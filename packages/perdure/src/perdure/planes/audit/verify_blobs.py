@@ -54,19 +54,21 @@ class SeenBlobs:
         self.count = 0
 
 
-def check_blobs(reader: Reader, stream: Stream, seen: SeenBlobs, found: list[BlobProblem], outside: Outside) -> None:
+def check_blobs(
+    reader: Reader, stream: Stream, checked: SeenBlobs, problems: list[BlobProblem], outside: Outside
+) -> None:
     """Check the blobs of a stream that lie in the database, in a snapshot; those outside are left to be
     checked.
 
     Findings go to the two lists at once: if the connection is lost and this runs again, it continues from there.
     """
-    check = _Check(reader, stream, seen, found, outside)
+    check = _Check(reader, stream, checked, problems, outside)
     for row in stored_rows(reader, CHECKPOINTS, stream.id):
         check.walk(row["root"], row["seq"])
     for row in stored_rows(reader, ARTIFACTS, stream.id):
         check.look(row["address"], row["seq"], "artifacts")
     for seq, address, number in _refs(reader, stream):
-        if number is None or number not in seen.content:
+        if number is None or number not in checked.content:
             check.read(address, seq, "")
 
 
@@ -106,12 +108,12 @@ class _Check:
     """The blobs of one stream."""
 
     def __init__(
-        self, reader: Reader, stream: Stream, seen: SeenBlobs, found: list[BlobProblem], outside: Outside
+        self, reader: Reader, stream: Stream, checked: SeenBlobs, problems: list[BlobProblem], outside: Outside
     ) -> None:
         self._reader = reader
         self._tenant = stream.tenant
-        self._seen = seen
-        self._found = found
+        self._checked = checked
+        self._problems = problems
         self._outside = outside
 
     def look(self, address: str, seq: int, table: str) -> None:
@@ -127,9 +129,9 @@ class _Check:
             self._add(ProblemKind.BLOB_MISSING, seq, table, f"the blob is missing: {address.hex()}")
             return
         number, *row = rows[0]
-        if not self._seen.content.add(number):
+        if not self._checked.content.add(number):
             return
-        self._seen.count += 1
+        self._checked.count += 1
         if row[2] is None:
             self._outside.setdefault(address, seq)
         else:
@@ -154,9 +156,9 @@ class _Check:
             )
             return []
         number, *row = rows[0]
-        if not self._seen.nodes.add(number):
+        if not self._checked.nodes.add(number):
             return []
-        self._seen.count += self._seen.content.add(number)
+        self._checked.count += self._checked.content.add(number)
         node = self._content(address, tuple(row), seq, "checkpoints")
         if node is None:
             return []
@@ -180,7 +182,7 @@ class _Check:
             return None
 
     def _add(self, kind: ProblemKind, seq: int, table: str, message: str) -> None:
-        self._found.append((kind, seq, table, message))
+        self._problems.append((kind, seq, table, message))
 
 
 def _kind_of(error: Error) -> ProblemKind:

@@ -20,7 +20,7 @@ from perdure.artifacts.local import Source, pieces_from, rejoined, split_at
 from perdure.artifacts.place import ADDRESS
 from perdure.errors import Conflict, Invalid, NotFound, TooLarge
 from perdure.log.change import Change, Stream
-from perdure.model.filters import ArtifactFilters, wanted
+from perdure.model.filters import ArtifactFilters, filter_params
 from perdure.model.instants import SECOND_US, to_datetime
 from perdure.model.limits import (
     BLOB_IN_DATABASE_MAX_BYTES,
@@ -128,8 +128,8 @@ def attach(tx: Tx, stream: Stream, details: Details, row: BlobRow, holder: str) 
 def listing(
     reads: Reads,
     stream: Stream,
-    *,
     name: str | None = None,
+    *,
     about: str | None = None,
     limit: int = 50,
     after: str | None = None,
@@ -140,25 +140,25 @@ def listing(
         check_name(name, "name")
     upto = MAX_SEQ if after is None else decode_cursor(after, 1)[0] - 1
     rows = _rows(reads, stream, name, upto, limit + 1, about)
-    found = [_record(row) for row in rows[:limit]]
-    return Page(found, encode_cursor(found[-1].seq) if len(rows) > limit else None)
+    records = [_record(row) for row in rows[:limit]]
+    return Page(records, encode_cursor(records[-1].seq) if len(rows) > limit else None)
 
 
 def _rows(
     reads: Reads, stream: Stream, name: str | None, upto: int, limit: int, about: str | None = None
 ) -> list[tuple[Any, ...]]:
-    found: list[tuple[Any, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     for part in segments(reads, stream, upto):
-        if len(found) < limit:
-            found += reads.query(
+        if len(rows) < limit:
+            rows += reads.query(
                 Q.artifacts_page,
                 touches=touching(ARTIFACTS, stream, part.stream),
                 **part._asdict(),
                 name=name,
                 about=subjects.wanted_here(reads, part.stream, about),
-                limit=limit - len(found),
+                limit=limit - len(rows),
             )
-    return found
+    return rows
 
 
 def newest(reads: Reads, stream: Stream, name: str) -> ArtifactRecord:
@@ -175,7 +175,7 @@ def across(reads: Reads, asked: ArtifactFilters) -> Page[ArtifactRecord]:
     last = decode_cursor(asked.after, 3) if asked.after is not None else (None, None, None)
     rows = reads.query(
         Q.artifacts_across, tenant=reads.tenant, limit=limit + 1, last_at=last[0], last_stream=last[1], last_seq=last[2],
-        **{**wanted(asked), **between(reads, asked.since, asked.until)._asdict()},
+        **{**filter_params(asked), **between(reads, asked.since, asked.until)._asdict()},
     )  # fmt: skip
     return Page([_record(row) for row in rows[:limit]], _cursor(rows[limit - 1]) if len(rows) > limit else None)
 
@@ -191,24 +191,24 @@ def by_address(reads: Reads, address: str) -> ArtifactRecord:
     if type(address) is not str or BEGINNING.fullmatch(address) is None:
         message = f"expected a sha256 in lower-case hexadecimal, at least {LEAST_DIGITS} digits of it"
         raise Invalid(message, path="hash", hint=_LISTED)
-    rows = reads.query(Q.artifact_by_address, tenant=reads.tenant, address=_whole(reads, address))
+    rows = reads.query(Q.artifact_by_address, tenant=reads.tenant, address=_full_address(reads, address))
     if not rows:
         raise NotFound(f"there is no artifact {address}", path="hash", hint=_LISTED)
     return _record(rows[0])
 
 
-def _whole(reads: Reads, digits: str) -> str:
+def _full_address(reads: Reads, digits: str) -> str:
     """The address that begins so; the digits themselves when none does."""
     if ADDRESS.fullmatch(digits):
         return digits
     # No digit comes after f.
     rows = reads.query(Q.addresses_between, tenant=reads.tenant, low=digits, high=f"{digits}g", limit=ALIKE_SHOWN + 1)
-    found = [address for (address,) in rows]
-    if len(found) > 1:
-        count = f"{len(found)}" if len(found) <= ALIKE_SHOWN else f"more than {ALIKE_SHOWN}"
-        message = f"{count} artifacts begin with {digits}: {', '.join(found[:ALIKE_SHOWN])}"
+    addresses = [address for (address,) in rows]
+    if len(addresses) > 1:
+        count = f"{len(addresses)}" if len(addresses) <= ALIKE_SHOWN else f"more than {ALIKE_SHOWN}"
+        message = f"{count} artifacts begin with {digits}: {', '.join(addresses[:ALIKE_SHOWN])}"
         raise Conflict(message, path="hash", hint="give more digits")
-    return found[0] if found else digits
+    return addresses[0] if addresses else digits
 
 
 def _record(row: tuple[Any, ...]) -> ArtifactRecord:

@@ -35,8 +35,8 @@ class MadeCall(NamedTuple):
 
 def maker_of(reads: Reads, stream: Stream, call: str) -> int | None:
     """The sequence number of the newest turn that made a call, here or in what this session was forked from."""
-    made = call_of(reads, stream, call)
-    return None if made is None else made.seq
+    maker = call_of(reads, stream, call)
+    return None if maker is None else maker.seq
 
 
 def call_of(reads: Reads, stream: Stream, call: str) -> MadeCall | None:
@@ -57,7 +57,7 @@ def is_repeated(reads: Reads, stream: Stream, call: str) -> bool:
 
 def _makers(reads: Reads, stream: Stream, call: str) -> list[MadeCall]:
     forked = stream.parent is not None
-    found = reads.query(
+    rows = reads.query(
         Q.call_makers,
         touches=[*line_touches(stream, CALLS), (TURNS, stream.id)],
         stream=stream.id,
@@ -66,4 +66,4 @@ def _makers(reads: Reads, stream: Stream, call: str) -> list[MadeCall]:
         last=MAX_SEQ,
         call=call,
     )
-    return [MadeCall(*row) for row in found]
+    return [MadeCall(*row) for row in rows]

@@ -18,11 +18,11 @@ from perdure.log.actors import FORGOTTEN, NAMED, is_random
 from perdure.log.change import Change, Op, Stream
 from perdure.log.event import Body, Event
 from perdure.model import values
-from perdure.model.filters import EventFilters, wanted
+from perdure.model.filters import EventFilters, filter_params
 from perdure.model.functions import plain
 from perdure.model.kinds import is_reserved
 from perdure.model.limits import check_name, check_page
-from perdure.model.records.emitted import EventContent, EventRecord, FoldState, kept
+from perdure.model.records.emitted import EventContent, EventRecord, FoldState, stored_content
 from perdure.model.refs import Ref
 from perdure.planes import subjects
 from perdure.planes.reading.body_reading import body_of, inline_body, stored_value
@@ -65,14 +65,14 @@ def emit(
     _check_expected(tx, stream, expect)
     doc = values.to_plain(data, "data")
     targets = to_refs(tx, stream, refs)
-    named = sorted({*subjects.named(about), *subjects.of_refs(tx, targets)})
-    body = Body(op=Op.NOTE, doc=doc, refs=targets, subjects=named, pin=tx.pin)
+    subject_names = sorted({*subjects.named(about), *subjects.of_refs(tx, targets)})
+    body = Body(op=Op.NOTE, doc=doc, refs=targets, subjects=subject_names, pin=tx.pin)
     change = Change(kind, stream, op=Op.NOTE, doc=doc, refs=body.refs, subjects=body.subjects)
     seq = tx.record(change)
-    said = _said(body, f"{stream.name} seq {seq}")
+    content = _content(body, f"{stream.name} seq {seq}")
     return EventRecord(
         seq=seq, kind=kind, table="", actor=tx.actor, _at_us=tx.now, session=stream.name, uid=stream.uid.hex(),
-        emptied=False, _stored=said, _read=kept,
+        emptied=False, _stored=content, _read=stored_content,
     )  # fmt: skip
 
 
@@ -118,14 +118,14 @@ def events(
     first = _checked_after(after)
     limit = check_page(limit)
     filters = {**_kind_filter(kind), "emitted": _flag(emitted), "about": subjects.wanted(about)}
-    found: list[Event] = []
+    page: list[Event] = []
     for segment in reversed(segments(reads, stream)):
-        if len(found) < limit:
-            found += _segment_page(reads, segment, first, limit - len(found), filters)
+        if len(page) < limit:
+            page += _segment_page(reads, segment, first, limit - len(page), filters)
     names = Names(reads, stream)
     # Nothing beyond it is looked at: what is good before a damaged page can be read to its end.
-    full = len(found) == limit
-    return Page([names.record(event) for event in found], encode_cursor(found[-1].seq) if full else None)
+    full = len(page) == limit
+    return Page([names.record(event) for event in page], encode_cursor(page[-1].seq) if full else None)
 
 
 def _segment_page(reads: Reads, segment: Segment, after: int, limit: int, filters: dict[str, Any]) -> list[Event]:
@@ -143,8 +143,8 @@ def _segment_page(reads: Reads, segment: Segment, after: int, limit: int, filter
     return [event_of(row) for row in rows]
 
 
-def _checked_after(given: int | str) -> int:
-    after = seq_or_cursor(given)
+def _checked_after(position: int | str) -> int:
+    after = seq_or_cursor(position)
     if type(after) is not int or not 0 <= after <= MAX_SEQ:
         raise Invalid(f"expected a sequence number, got {after!r}", path="after")
     return after
@@ -191,7 +191,7 @@ class EventFilter(NamedTuple):
     body: bytes | None  # None once it was emptied
 
 
-def _shown(event: Event) -> EventFilter:
+def _filter_row(event: Event) -> EventFilter:
     return EventFilter(
         at=event.at,
         position=event.position,
@@ -207,17 +207,17 @@ def _shown(event: Event) -> EventFilter:
 class Names:
     """Streams by their number and actors by their random names, so that a page asks once for each."""
 
-    def __init__(self, reads: Reads, *known: Stream) -> None:
+    def __init__(self, reads: Reads, *streams: Stream) -> None:
         self._reads = reads
         self._actors: dict[str, str] = {}
-        self._known = {stream.id: (stream.name, stream.uid.hex(), stream.kind) for stream in known}
+        self._streams = {stream.id: (stream.name, stream.uid.hex(), stream.kind) for stream in streams}
 
     def _of(self, number: int) -> tuple[str, str, str]:
         """The name, the identity and the kind of the stream of this number."""
-        if number not in self._known:
+        if number not in self._streams:
             stream = Stream(*self._reads.query(LOG.stream_by_id, id=number)[0])
-            self._known[number] = (stream.name, stream.uid.hex(), stream.kind)
-        return self._known[number]
+            self._streams[number] = (stream.name, stream.uid.hex(), stream.kind)
+        return self._streams[number]
 
     def who(self, actor: str) -> str:
         """An actor as people know it; the random name itself once the directory has forgotten it."""
@@ -230,12 +230,12 @@ class Names:
 
     def record(self, event: Event) -> EventRecord:
         """An event as people read it."""
-        return self.shown(_shown(event))
+        return self.record_of_row(_filter_row(event))
 
-    def shown(self, row: tuple[Any, ...]) -> EventRecord:
+    def record_of_row(self, row: tuple[Any, ...]) -> EventRecord:
         """An event from a row of `Shown`. Its document is fetched if it lies in a blob, while there is a connection."""
         at, _, number, seq, kind, table, actor, body = row
-        name, uid, of = self._known.get(number) or self._of(number)
+        name, uid, of = self._streams.get(number) or self._of(number)
         actor = self._actors.get(actor) or self.who(actor)
         if body is None or body.find(b'"doc_blob"') < 0:  # not `in`, which first looks whether that is a number
             return EventRecord(
@@ -243,19 +243,19 @@ class Names:
                 emptied=body is None, _stored=body, _read=_inline, stream_kind=of,
             )  # fmt: skip
         path = f"{name} seq {seq}"
-        said = _said(body_of(self._reads, body, path), path)
+        content = _content(body_of(self._reads, body, path), path)
         return EventRecord(
             seq=seq, kind=kind, table=table, actor=actor, _at_us=at, session=name, uid=uid, emptied=False,
-            _stored=said, _read=kept, stream_kind=of,
+            _stored=content, _read=stored_content, stream_kind=of,
         )  # fmt: skip
 
 
 def _inline(event: EventRecord) -> EventContent:
     path = f"{event.session} seq {event.seq}"
-    return _said(inline_body(event._stored, path), path)
+    return _content(inline_body(event._stored, path), path)
 
 
-def _said(body: Body, path: str) -> EventContent:
+def _content(body: Body, path: str) -> EventContent:
     data = stored_value(body.doc, path)
     return EventContent(data, tuple(body.subjects), tuple(body.refs), msgspec.to_builtins(body))
 
@@ -277,7 +277,7 @@ def referred(reads: Reads, ref: Ref) -> EventRecord | None:
 @one_state
 def events_across(reads: Reads, asked: EventFilters) -> Page[EventRecord]:
     """Events of the tenant, newest first, as a page. Those of a session or a run come in the order of their sequence."""
-    filters = wanted(asked)
+    filters = filter_params(asked)
     session, run = filters.pop("session"), filters.pop("run")
     if session is not None and run is not None:
         raise Invalid("an event is of a session or of a run", path="run", hint="give one of session= and run=")
@@ -286,15 +286,14 @@ def events_across(reads: Reads, asked: EventFilters) -> Page[EventRecord]:
     filters |= between(reads, asked.since, asked.until)._asdict()
     of_one = session is not None or run is not None
     if of_one:
-        found = _of_stream(reads, "session" if run is None else "run", session or run, filters, asked.after, limit)
+        rows = _of_stream(reads, "session" if run is None else "run", session or run, filters, asked.after, limit)
     else:
-        found = _of_all(reads, filters, asked.after, limit)
-    more = _cursor(EventFilter(*found[limit - 1]), of_one=of_one) if len(found) > limit else None
-    return read_rows(found[:limit], Names(reads).shown, more)
-
-
-def _cursor(last: EventFilter, *, of_one: bool) -> str:
-    return encode_cursor(last.seq) if of_one else encode_cursor(last.at, last.position)
+        rows = _of_all(reads, filters, asked.after, limit)
+    more = None
+    if len(rows) > limit:
+        last = EventFilter(*rows[limit - 1])
+        more = encode_cursor(last.seq) if of_one else encode_cursor(last.at, last.position)
+    return read_rows(rows[:limit], Names(reads).record_of_row, more)
 
 
 def _of_stream(
@@ -302,7 +301,7 @@ def _of_stream(
 ) -> Sequence[tuple[Any, ...]]:
     rows = reads.query(LOG.stream_by_name, tenant=reads.tenant, kind=kind, name=name)
     upto = MAX_SEQ if after is None else decode_cursor(after, 1)[0] - 1
-    found: list[EventFilter] = []
+    entries: list[EventFilter] = []
     for segment in segments(reads, Stream(*rows[0]), upto) if rows else ():
         page = reads.query(
             Q.events_of_stream_back,
@@ -310,13 +309,13 @@ def _of_stream(
             tenant=reads.tenant,
             after=segment.first,
             upto=segment.last,
-            limit=limit + 1 - len(found),
+            limit=limit + 1 - len(entries),
             **{**filters, "about": subjects.wanted_here(reads, segment.stream, filters.get("about"))},
         )
-        found += [_shown(event_of(row)) for row in page]
-        if len(found) > limit:
+        entries += [_filter_row(event_of(row)) for row in page]
+        if len(entries) > limit:
             break
-    return found
+    return entries
 
 
 def _of_all(reads: Reads, filters: dict[str, Any], after: str | None, limit: int) -> Sequence[tuple[Any, ...]]:
@@ -327,40 +326,40 @@ def _of_all(reads: Reads, filters: dict[str, Any], after: str | None, limit: int
     low, high, kind = filters.pop("low"), filters.pop("high"), filters.pop("kind")
     kinds = [kind] if kind is not None else _kinds(reads, low or "", high or _LAST_KIND, filters)
     if kind is None and low is None:  # the directory is shown to whoever asks for it
-        kinds = [each for each in kinds if each not in (NAMED, FORGOTTEN)]
+        kinds = [event_kind for event_kind in kinds if event_kind not in (NAMED, FORGOTTEN)]
     if filters["emitted"]:
-        kinds = [each for each in kinds if not is_reserved(each)]
-    found: list[tuple[Any, ...]] = []
-    for each, actor in product(kinds, _known_as(reads, filters.pop("actor"))):
+        kinds = [event_kind for event_kind in kinds if not is_reserved(event_kind)]
+    newest: list[tuple[Any, ...]] = []
+    for event_kind, actor in product(kinds, _known_as(reads, filters.pop("actor"))):
         rows = reads.query(
             Q.events_across,
             tenant=reads.tenant,
-            kind=each,
+            kind=event_kind,
             actor=actor,
             last_at=last_at,
             last_pos=last_pos,
             limit=limit + 1,
             **filters,
         )
-        found = sorted([*found, *rows], reverse=True)[: limit + 1] if found else rows  # no two have one position
-        if len(found) > limit:
-            filters["since"] = EventFilter(*found[-1]).at  # nothing older can be on this page
-    return found
+        newest = sorted([*newest, *rows], reverse=True)[: limit + 1] if newest else rows  # no two have one position
+        if len(newest) > limit:
+            filters["since"] = EventFilter(*newest[-1]).at  # nothing older can be on this page
+    return newest
 
 
 def _kinds(reads: Reads, low: str, high: str, filters: dict[str, Any]) -> list[str]:
     emitted = filters["emitted"]
     # The index of emitted events does not know actors.
     actors = [None] if emitted else _known_as(reads, filters["actor"])
-    asked = {"tenant": reads.tenant, "low": low, "high": high, "emitted": emitted}
-    return sorted({kind for actor in actors for (kind,) in reads.query(Q.kinds_across, actor=actor, **asked)})
+    params = {"tenant": reads.tenant, "low": low, "high": high, "emitted": emitted}
+    return sorted({kind for actor in actors for (kind,) in reads.query(Q.kinds_across, actor=actor, **params)})
 
 
 def _known_as(reads: Reads, actor: str | None) -> list[str | None]:
     """The names that headers have for an actor: random ones, and in chains of before the given one. [None]: any actor."""
     if actor is None:
         return [None]
-    return [*(known for (known,) in reads.query(LOG.actor_of, tenant=reads.tenant, name=actor)), actor]
+    return [*(header_name for (header_name,) in reads.query(LOG.actor_of, tenant=reads.tenant, name=actor)), actor]
 
 
 # --- folding --------------------------------------------------------------------------------------

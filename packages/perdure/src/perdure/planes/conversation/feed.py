@@ -109,8 +109,8 @@ def held_by(reads: Reads) -> str | None:
 
     Only PostgreSQL has such: any transaction of the same server that wrote and has not ended.
     """
-    found = holding(reads.query(LOG.feed_held))
-    return None if found is None else str(found)
+    holder = holding(reads.query(LOG.feed_held))
+    return None if holder is None else str(holder)
 
 
 class FeedHolder(NamedTuple):

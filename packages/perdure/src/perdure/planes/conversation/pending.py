@@ -71,7 +71,8 @@ def _pending_among(reads: Reads, stream: Stream, newest: list[Turn]) -> Pending 
         return Pending(PendingKind.RESULTS, maker, missing)
     if tail[-1].role is Role.ASSISTANT:
         return None
-    return Pending(PendingKind.ANSWER, _last_user(tail) or tail[-1])
+    last_user = next((turn for turn in reversed(tail) if turn.role is Role.USER), tail[-1])
+    return Pending(PendingKind.ANSWER, last_user)
 
 
 def _last_maker(reads: Reads, stream: Stream, tail: list[Turn]) -> Turn | None:
@@ -81,9 +82,5 @@ def _last_maker(reads: Reads, stream: Stream, tail: list[Turn]) -> Turn | None:
             return turn
     answered = [turn.call for turn in tail if turn.call is not None]
     seq = maker_of(reads, stream, answered[-1]) if answered else None
-    found = turns_back(reads, stream, seq - 1, seq, 1) if seq else []
-    return found[0] if found else None
-
-
-def _last_user(tail: list[Turn]) -> Turn | None:
-    return next((turn for turn in reversed(tail) if turn.role is Role.USER), None)
+    turns = turns_back(reads, stream, seq - 1, seq, 1) if seq else []
+    return turns[0] if turns else None

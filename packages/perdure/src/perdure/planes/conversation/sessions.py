@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from perdure.errors import Conflict, Damaged, Invalid
 from perdure.log.change import Change, Op, Stream
 from perdure.log.table import Row
-from perdure.model.filters import SessionFilters, wanted
+from perdure.model.filters import SessionFilters, filter_params
 from perdure.model.limits import LABELS_MAX, TEXT_MAX_CHARS, check_name, check_page, check_text
 from perdure.model.records.conversation import Pins, SessionHeader, SessionRecord, Status
 from perdure.model.values import digest
@@ -80,13 +80,13 @@ def open_session(
         "name": name, "title": check_text(title, "title"), "status": "active", "creator": tx.actor,
         "created_at": tx.now, "expires_at": deadline(tx, ttl), "labels": to_labels(labels),
     }  # fmt: skip
-    given = check_pins(pins) if pins is not None else {}
-    named = subjects.named(about)
+    versions = check_pins(pins) if pins is not None else {}
+    subject_names = subjects.named(about)
     stream = tx.new_stream("session", name)
-    tx.record(Change("session.opened", stream, SESSIONS, set=columns, subjects=named))
+    tx.record(Change("session.opened", stream, SESSIONS, set=columns, subjects=subject_names))
     if goal is not None:
         set_goal(tx, stream, goal)
-    return stream, pin(tx, stream, **given).digest if given else ""
+    return stream, pin(tx, stream, **versions).digest if versions else ""
 
 
 def _session(reads: Reads, stream: Stream) -> Row:
@@ -151,17 +151,14 @@ def unarchive(tx: Tx, stream: Stream) -> None:
 def check_over(reads: Reads, stream: Stream) -> None:
     """Conflict unless a session is closed, or its time is over."""
     row = _session(reads, stream)
-    if row["status"] in OPEN and not _is_expired(reads, row):
+    is_expired = row["expires_at"] is not None and row["expires_at"] <= store_now(reads)
+    if row["status"] in OPEN and not is_expired:
         raise Conflict(
             f"the session is {row['status']}, not over",
             path="status",
             status=row["status"],
             hint="session.close() or `perdure close` first",
         )
-
-
-def _is_expired(reads: Reads, row: Row) -> bool:
-    return row["expires_at"] is not None and row["expires_at"] <= store_now(reads)
 
 
 def _move(tx: Tx, stream: Stream, kind: str, sources: frozenset[str], target: Status) -> None:
@@ -249,10 +246,10 @@ def pin(
     commit: str | None = None,
 ) -> Pins:
     """Pin software versions: what is given replaces what was pinned, the rest stays."""
-    given = check_pins({"model": model, "prompt": prompt, "tools": tools, "commit": commit})
-    if "prompt" in given:
-        given["prompt"] = hashlib.sha256(given["prompt"].encode()).hexdigest()
-    return pin_as(tx, stream, given)
+    versions = check_pins({"model": model, "prompt": prompt, "tools": tools, "commit": commit})
+    if "prompt" in versions:
+        versions["prompt"] = hashlib.sha256(versions["prompt"].encode()).hexdigest()
+    return pin_as(tx, stream, versions)
 
 
 def pin_as(tx: Tx, stream: Stream, given: dict[str, Any]) -> Pins:
@@ -287,19 +284,19 @@ def check_pins(pins: object, path: str = "pins") -> dict[str, Any]:
     """The pins that are given, checked."""
     if not isinstance(pins, Mapping):
         raise Invalid(f"expected pins by name, got {type(pins).__name__}", path=path)
-    given = {name: value for name, value in pins.items() if value is not None}
-    for name, value in given.items():
+    versions = {name: value for name, value in pins.items() if value is not None}
+    for name, value in versions.items():
         if name not in PIN_NAMES:
             raise Invalid(f"only these can be pinned: {', '.join(PIN_NAMES)}", path=f"{path}.{str(name)[:40]}")
-        given[name] = _checked_tools(value) if name == "tools" else check_text(value, f"{path}.{name}")
-    return given
+        versions[name] = _checked_tools(value) if name == "tools" else check_text(value, f"{path}.{name}")
+    return versions
 
 
 def _checked_tools(tools: object) -> dict[str, str]:
     if not isinstance(tools, Mapping) or len(tools) > LABELS_MAX * 16:
         raise Invalid("expected versions by the names of tools, at most 1024", path="pins.tools")
-    named = {check_name(name, "pins.tools"): version for name, version in tools.items()}
-    return {name: check_text(version, f"pins.tools.{name}") for name, version in named.items()}
+    versions = {check_name(name, "pins.tools"): version for name, version in tools.items()}
+    return {name: check_text(version, f"pins.tools.{name}") for name, version in versions.items()}
 
 
 # -- looking -------------------------------------------------------------------------------------------------
@@ -355,7 +352,7 @@ def sessions(reads: Reads, asked: SessionFilters) -> Page[SessionHeader]:
     """
     size = check_page(asked.limit)
     at, stream = decode_cursor(asked.after, 2) if asked.after is not None else (None, None)
-    filters = wanted(asked)
+    filters = filter_params(asked)
     rows = reads.query(
         Q.sessions_page, **{**filters, **between(reads, asked.since, asked.until)._asdict(), **_status_filter(filters["status"])},
         tenant=reads.tenant, current=None if asked.expired else 1, listed=None if asked.archived else 1,

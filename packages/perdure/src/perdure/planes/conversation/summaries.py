@@ -73,8 +73,10 @@ def summarise(
     sources = [home(tx, stream, seq).ref(seq) for seq in dict.fromkeys((first, last))]
     columns = {"first_seq": first, "last_seq": last}
     doc = {"text": text, "keys": list(names)} if names else text
-    named = sorted({*subjects.named(about), *subjects.of_range(tx, stream, first, last)})
-    change = Change("turns.summarised", stream, COVERS, set=columns, doc=doc, subjects=named, derived_from=sources)
+    subject_names = sorted({*subjects.named(about), *subjects.of_range(tx, stream, first, last)})
+    change = Change(
+        "turns.summarised", stream, COVERS, set=columns, doc=doc, subjects=subject_names, derived_from=sources
+    )
     seq = tx.record(change)
     return Cover(
         seq=seq,
@@ -146,21 +148,21 @@ def covers(reads: Reads, stream: Stream, *, nested: bool = False, about: str | N
     """The summaries that stand now, in the order of what they cover; nested: also those that others have
     swallowed. about: only those that are about this subject.
     """
-    found = _all(reads, stream) if nested else _outermost(reads, stream)
+    summaries = _all(reads, stream) if nested else _outermost(reads, stream)
     if about is None:
-        return found
-    named = {cover.seq for cover in _all(reads, stream, about)}
-    return [cover for cover in found if cover.seq in named]
+        return summaries
+    about_seqs = {cover.seq for cover in _all(reads, stream, about)}
+    return [cover for cover in summaries if cover.seq in about_seqs]
 
 
 def _all(reads: Reads, stream: Stream, about: str | None = None) -> list[Cover]:
-    found: list[Cover] = []
+    summaries: list[Cover] = []
     for span in reversed(segments(reads, stream)):
         touches = touching(COVERS, stream, span.stream)
-        named = subjects.wanted_here(reads, span.stream, about)
-        rows = reads.query(Q.covers_page, touches=touches, **span._asdict(), limit=PAGE_MAX_ROWS, about=named)
-        found += [_cover_of(reads, stream, row) for row in rows]
-    return found
+        subject = subjects.wanted_here(reads, span.stream, about)
+        rows = reads.query(Q.covers_page, touches=touches, **span._asdict(), limit=PAGE_MAX_ROWS, about=subject)
+        summaries += [_cover_of(reads, stream, row) for row in rows]
+    return summaries
 
 
 @one_state
@@ -171,7 +173,7 @@ def newest(reads: Reads, stream: Stream, count: int) -> list[Cover]:
 
 def _outermost(reads: Reads, stream: Stream, count: int = MAX_SEQ) -> list[Cover]:
     """From the end: of all that end last the widest, then the same before it; at most so many."""
-    found: list[Cover] = []
+    outermost: list[Cover] = []
     spans = segments(reads, stream)
     before = MAX_SEQ
     while True:
@@ -186,11 +188,11 @@ def _outermost(reads: Reads, stream: Stream, count: int = MAX_SEQ) -> list[Cover
                 before=before,
             )
         ]
-        if not rows or len(found) == count:
-            return found[::-1]
+        if not rows or len(outermost) == count:
+            return outermost[::-1]
         widest = max(rows, key=lambda row: (row[2], -row[1], row[0]))
-        found.append(_cover_of(reads, stream, widest))
-        before = found[-1].first_seq
+        outermost.append(_cover_of(reads, stream, widest))
+        before = outermost[-1].first_seq
 
 
 def _cover_of(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Cover:
@@ -221,32 +223,40 @@ def _cover_of(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Cover:
 @one_state
 def keys_of(reads: Reads, stream: Stream, upto: int, text: str, *, from_: int | None = None) -> list[str]:
     """The identifiers of a range that a text does not say, the most frequent first, as many as are kept."""
-    counts = _named(reads, stream, 1 if from_ is None else check_seq(from_, "from_"), check_seq(upto, "upto"))
-    said = check_text(text, "text")
-    kept: list[str] = []
+    counts = _identifier_counts(
+        reads, stream, 1 if from_ is None else check_seq(from_, "from_"), check_seq(upto, "upto")
+    )
+    summary_text = check_text(text, "text")
+    keys: list[str] = []
     room = KEYS_MAX_CHARS
     for name, _ in counts.most_common():
-        if name not in said and len(name) <= room and len(kept) < KEYS_MAX:
-            kept.append(name)
+        if name not in summary_text and len(name) <= room and len(keys) < KEYS_MAX:
+            keys.append(name)
             room -= len(name)
-    return kept
+    return keys
 
 
 @one_state
 def lacking(reads: Reads, stream: Stream, cover: Cover) -> list[str]:
     """The identifiers of what a summary covers that neither its text nor its keys say; those of inner summaries count as its."""
-    said = "\n".join([cover.text, *cover.keys])
-    return [name for name in _named(reads, stream, cover.first_seq, cover.last_seq, inside=cover) if name not in said]
+    summary_text = "\n".join([cover.text, *cover.keys])
+    return [
+        name
+        for name in _identifier_counts(reads, stream, cover.first_seq, cover.last_seq, inside=cover)
+        if name not in summary_text
+    ]
 
 
-def _named(reads: Reads, stream: Stream, first: int, last: int, inside: Cover | None = None) -> Counter[str]:
+def _identifier_counts(
+    reads: Reads, stream: Stream, first: int, last: int, inside: Cover | None = None
+) -> Counter[str]:
     """How often each identifier of a range is said: by the summaries in it, and the turns that none of them covers."""
     counts: Counter[str] = Counter()
     start = first - 1
-    for each in _within(reads, stream, first, last, inside):
-        counts.update(name for turn in _range(reads, stream, start, each.first_seq - 1) for name in _names_in(turn))
-        counts.update([*identifiers(each.text), *each.keys])
-        start = each.last_seq
+    for summary in _within(reads, stream, first, last, inside):
+        counts.update(name for turn in _range(reads, stream, start, summary.first_seq - 1) for name in _names_in(turn))
+        counts.update([*identifiers(summary.text), *summary.keys])
+        start = summary.last_seq
     counts.update(name for turn in _range(reads, stream, start, last) for name in _names_in(turn))
     return counts
 
@@ -254,18 +264,21 @@ def _named(reads: Reads, stream: Stream, first: int, last: int, inside: Cover | 
 def _within(reads: Reads, stream: Stream, first: int, last: int, inside: Cover | None) -> list[Cover]:
     """The outermost summaries that lie in a range, apart from the one that covers just that."""
     if inside is None:
-        return [each for each in _outermost(reads, stream) if first <= each.first_seq and each.last_seq <= last]
-    earlier = [each for each in _all(reads, stream) if each.seq < inside.seq]
-    found: list[Cover] = []
-    for each in sorted(earlier, key=lambda each: (each.first_seq, -each.last_seq, -each.seq)):
-        if first <= each.first_seq and each.last_seq <= last and (not found or each.first_seq > found[-1].last_seq):
-            found.append(each)
-    return found
+        return [
+            summary for summary in _outermost(reads, stream) if first <= summary.first_seq and summary.last_seq <= last
+        ]
+    earlier = [summary for summary in _all(reads, stream) if summary.seq < inside.seq]
+    outermost: list[Cover] = []
+    for summary in sorted(earlier, key=lambda summary: (summary.first_seq, -summary.last_seq, -summary.seq)):
+        is_inside = first <= summary.first_seq and summary.last_seq <= last
+        if is_inside and (not outermost or summary.first_seq > outermost[-1].last_seq):
+            outermost.append(summary)
+    return outermost
 
 
 def _names_in(turn: Turn) -> list[str]:
-    said = [as_text(turn.content), *(encode(call.args).decode() for call in turn.calls)]
-    return identifiers("\n".join(said)) if turn.role is not Role.SYSTEM else []
+    texts = [as_text(turn.content), *(encode(call.args).decode() for call in turn.calls)]
+    return identifiers("\n".join(texts)) if turn.role is not Role.SYSTEM else []
 
 
 @one_state
@@ -273,28 +286,28 @@ def due(reads: Reads, stream: Stream, *, width: int = 50, fan: int = 10) -> Due 
     """The range to summarise next; None while there is nothing to do. See `handles`."""
     if type(width) is not int or type(fan) is not int or width < 2 or fan < 2:
         raise Invalid("expected numbers of at least 2", path="width" if type(width) is not int or width < 2 else "fan")
-    standing = _outermost(reads, stream)
-    last = standing[-1].last_seq if standing else 0
+    summaries = _outermost(reads, stream)
+    last = summaries[-1].last_seq if summaries else 0
     page = turns_on(reads, stream, last, MAX_SEQ, min(2 * width, PAGE_MAX_ROWS))
     if len(page) >= 2 * width:
-        upto = _whole(reads, stream, [turn.seq for turn in page[:width]])
+        upto = _last_settled_turn(reads, stream, [turn.seq for turn in page[:width]])
         return None if upto is None else Due(page[0].seq, upto)
-    return _to_join(standing, width, fan)
+    return _to_join(summaries, width, fan)
 
 
-def _to_join(standing: list[Cover], width: int, fan: int) -> Due | None:
+def _to_join(summaries: list[Cover], width: int, fan: int) -> Due | None:
     """The summaries at the end that one should stand for: as soon as `fan` of one level stand there, smaller ones among them."""
-    levels = [int(math.log(max(each.last_seq - each.first_seq + 1, width) / width, fan)) for each in standing]
+    levels = [int(math.log(max(summary.last_seq - summary.first_seq + 1, width) / width, fan)) for summary in summaries]
     for level in range(max(levels, default=-1) + 1):
         start = next((i for i in reversed(range(len(levels))) if levels[i] > level), -1) + 1
         same = [i for i in range(start, len(levels)) if levels[i] == level]
         if len(same) >= fan:
-            found = standing[start : same[-1] + 1]
-            return Due(found[0].first_seq, found[-1].last_seq, tuple(found))
+            group = summaries[start : same[-1] + 1]
+            return Due(group[0].first_seq, group[-1].last_seq, tuple(group))
     return None
 
 
-def _whole(reads: Reads, stream: Stream, seqs: list[int]) -> int | None:
+def _last_settled_turn(reads: Reads, stream: Stream, seqs: list[int]) -> int | None:
     """The last of these turns after which no call waits for a result that comes later."""
     for seq in reversed(seqs):
         if not reads.query(
@@ -366,18 +379,18 @@ def _newest(reads: Reads, stream: Stream, summaries: list[Cover], count: int) ->
 
 def _first_maker(reads: Reads, stream: Stream, tail: list[Turn], floor: int) -> int | None:
     """The earliest turn before the tail whose call is answered in it; None when there is none."""
-    made = {call.id for turn in tail for call in turn.calls}
-    answered = [turn.call for turn in tail if turn.call is not None and turn.call not in made]
+    own_calls = {call.id for turn in tail for call in turn.calls}
+    answered = [turn.call for turn in tail if turn.call is not None and turn.call not in own_calls]
     makers = [seq for call in answered if (seq := maker_of(reads, stream, call)) is not None]
     return min((seq for seq in makers if floor < seq < tail[0].seq), default=None)
 
 
 def _range(reads: Reads, stream: Stream, first: int, last: int, *, rules: bool = False) -> list[Turn]:
-    found: list[Turn] = []
+    turns: list[Turn] = []
     while first < last:
         page = turns_on(reads, stream, first, last, PAGE_MAX_ROWS, rules=rules)
-        found += page
+        turns += page
         if len(page) < PAGE_MAX_ROWS:
             break
         first = page[-1].seq
-    return found
+    return turns

@@ -93,7 +93,7 @@ def pair(items: Iterable[Item]) -> list[Exchange | Cover]:
         elif item.content is not None or item.calls or item.native is None:  # else only its framework can show it
             paired.append(Exchange(item))
             makers |= {call.id: item.seq for call in item.calls}
-    return [each if isinstance(each, Cover) else _answered(each.turn, results) for each in paired]
+    return [entry if isinstance(entry, Cover) else _answered(entry.turn, results) for entry in paired]
 
 
 def _answered(turn: Turn, results: dict[tuple[int, str], Turn]) -> Exchange:
@@ -141,8 +141,8 @@ def as_text(content: Any) -> str:
     parts = _parts(content)
     if parts is None:
         return "" if content is None else encode(content).decode()
-    said = [part for part in parts if part["type"] not in _ANTHROPIC_THOUGHTS]
-    return "\n".join(part["text"] if _is_text(part) else f"[{part['type']}]" for part in said)
+    visible_parts = [part for part in parts if part["type"] not in _ANTHROPIC_THOUGHTS]
+    return "\n".join(part["text"] if _is_text(part) else f"[{part['type']}]" for part in visible_parts)
 
 
 def _parts(content: Any) -> list[dict[str, Any]] | None:
@@ -171,7 +171,7 @@ def _safe(name: str, max_chars: int) -> str:
 
 
 def _args(call: Call) -> dict[str, Any]:
-    plain = to_plain(call.args, "args", kept=True)
+    plain = to_plain(call.args, "args", from_store=True)
     return plain if isinstance(plain, dict) else {"value": plain}
 
 
@@ -247,7 +247,9 @@ def _anthropic(paired: Sequence[Exchange | Cover]) -> Transcript:
         else:
             _add_exchange(messages, item)
     if messages and messages[-1]["role"] == "assistant":
-        _trim_end(messages[-1]["content"])
+        blocks = messages[-1]["content"]
+        if blocks[-1]["type"] == "text":  # the last text of the assistant must not end in white space
+            blocks[-1] = _block(blocks[-1]["text"].rstrip())
     messages.system = "\n\n".join(rule for rule in rules if rule.strip())
     return messages
 
@@ -279,7 +281,7 @@ def _anthropic_content(turn: Turn) -> list[dict[str, Any]]:
     parts = _parts(turn.content)
     if parts is not None:
         if turn.role is Role.USER:
-            return _shown(parts, _ANTHROPIC_PARTS)
+            return _anthropic_blocks(parts, _ANTHROPIC_PARTS)
         return [part if _is_thought(part) else _anthropic_part(part, _NONE) for part in parts if not _is_unsigned(part)]
     text = as_text(turn.content)
     return [_block(text)] if text.strip() else []
@@ -291,11 +293,11 @@ def _anthropic_part(part: dict[str, Any], allowed: frozenset[str]) -> dict[str, 
     url = part["image_url"].get("url") if isinstance(part.get("image_url"), dict) else None
     if "image" in allowed and isinstance(url, str):
         return {"type": "image", "source": _image_source(url)}
-    whole = isinstance(part.get("source"), dict)
-    return part if part["type"] in allowed and whole else _block(f"[{part['type']}]")
+    has_source = isinstance(part.get("source"), dict)
+    return part if part["type"] in allowed and has_source else _block(f"[{part['type']}]")
 
 
-def _shown(parts: list[dict[str, Any]], allowed: frozenset[str]) -> list[dict[str, Any]]:
+def _anthropic_blocks(parts: list[dict[str, Any]], allowed: frozenset[str]) -> list[dict[str, Any]]:
     return [_anthropic_part(part, allowed) for part in parts if not _is_thought(part)]
 
 
@@ -331,15 +333,9 @@ def _anthropic_result(call: Call, result: Turn | None) -> dict[str, Any]:
     if result is None:
         return block | {"content": INTERRUPTED, "is_error": True}
     parts = _parts(result.content)
-    shown = _shown(parts, _ANTHROPIC_PARTS) if parts else []
-    block["content"] = shown or _filled(as_text(result.content))
+    blocks = _anthropic_blocks(parts, _ANTHROPIC_PARTS) if parts else []
+    block["content"] = blocks or _filled(as_text(result.content))
     return block | {"is_error": True} if result.error else block
-
-
-def _trim_end(blocks: list[dict[str, Any]]) -> None:
-    """The last text of the assistant must not end in white space."""
-    if blocks[-1]["type"] == "text":
-        blocks[-1] = _block(blocks[-1]["text"].rstrip())
 
 
 _OPENAI_PARTS = frozenset({"image_url", "input_audio", "file"})

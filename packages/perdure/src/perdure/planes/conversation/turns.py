@@ -67,41 +67,43 @@ def say(
     took; parent: what it follows. These are kept as data, no part of what the key stands for.
     """
     speaker = _speaker(role)
-    made = _checked_calls(calls, speaker) if calls else ()
+    checked_calls = _checked_calls(calls, speaker) if calls else ()
     form = None if native is None else _native(native)
-    if content is None and not made and form is None:
+    if content is None and not checked_calls and form is None:
         raise Invalid("a turn says something or makes calls", path="content")
-    doc = _document(content, made)
+    doc = _document(content, checked_calls)
     if origin is not None or form is not None or usage is not None or model is not None:
         doc |= _origin(origin) | _about(form, usage, model)
     if key is not None:
         before = said(tx, stream, key)
         if before is not None:
-            fresh = Turn(seq=0, role=speaker, content=content, calls=made, at=before.at, actor="", key=key, native=form)
+            fresh = Turn(
+                seq=0, role=speaker, content=content, calls=checked_calls, at=before.at, actor="", key=key, native=form
+            )
             return _same(before, fresh, f"key {key!r}", "key")
     if parent is not None:
         doc["parent"] = 0 if parent == 0 else visible(tx, stream, parent, "parent").seq
-    for i, call in enumerate(made):
+    for i, call in enumerate(checked_calls):
         _refuse_open(tx, stream, call.id, f"calls[{i}].id")
-    seen = list(dict.fromkeys(to_refs(tx, stream, shown, "shown"))) if shown else []
+    shown_refs = list(dict.fromkeys(to_refs(tx, stream, shown, "shown"))) if shown else []
     change = Change(
-        "turn.said", stream, TURNS, set={"role": str(speaker), "key": key, "call": None}, doc=doc, refs=seen,
-        subjects=_subjects(tx, about, seen) if about or seen else (),
-        calls=[(call.id, call.tool) for call in made] if made else (),
+        "turn.said", stream, TURNS, set={"role": str(speaker), "key": key, "call": None}, doc=doc, refs=shown_refs,
+        subjects=_subjects(tx, about, shown_refs) if about or shown_refs else (),
+        calls=[(call.id, call.tool) for call in checked_calls] if checked_calls else (),
     )  # fmt: skip
     seq = tx.record(change)
-    ref = stream.ref(seq)
+    ref = Ref(stream.uid.hex(), seq)
     at = to_datetime(tx.now)
     return Turn(
-        seq=seq, role=speaker, content=content, calls=made, at=at, actor=tx.actor, key=key, ref=ref,
-        origin=doc.get("origin"), shown=tuple(seen), native=form, usage=doc.get("usage"), model=doc.get("model"),
+        seq=seq, role=speaker, content=content, calls=checked_calls, at=at, actor=tx.actor, key=key, ref=ref,
+        origin=doc.get("origin"), shown=tuple(shown_refs), native=form, usage=doc.get("usage"), model=doc.get("model"),
         parent=doc.get("parent"),
     )  # fmt: skip
 
 
-def _subjects(tx: Tx, about: Iterable[str], shown: Sequence[Ref]) -> list[str]:
+def _subjects(tx: Tx, about: Iterable[str], shown_refs: Sequence[Ref]) -> list[str]:
     """Whom a turn is about: those that the caller names, and those of what its speaker was shown."""
-    return sorted({*subjects.named(about), *subjects.of_refs(tx, shown)})
+    return sorted({*subjects.named(about), *subjects.of_refs(tx, shown_refs)})
 
 
 def answered(
@@ -114,9 +116,9 @@ def answered(
     before = _made_by(tx, stream, calls[0].id) if calls else None
     if before is None:
         return say(tx, stream, "assistant", content, key=key, calls=calls, about=about)
-    made = _checked_calls(calls, Role.ASSISTANT)
-    fresh = Turn(seq=0, role=Role.ASSISTANT, content=content, calls=made, at=before.at, actor="")
-    if before.calls != made and not unanswered(tx, stream, before):
+    checked_calls = _checked_calls(calls, Role.ASSISTANT)
+    fresh = Turn(seq=0, role=Role.ASSISTANT, content=content, calls=checked_calls, at=before.at, actor="")
+    if before.calls != checked_calls and not unanswered(tx, stream, before):
         return say(tx, stream, "assistant", content, key=key, calls=calls, about=about)
     hint = "to continue: turn = session.pending().turn, then session.respond(turn.content, calls=turn.calls, …)"
     return _same(before, fresh, f"call {calls[0].id!r}", "calls", hint)
@@ -149,15 +151,15 @@ def result(
         before = said(tx, stream, key)
         if before is not None:
             return _same(before, fresh, f"key {key!r}", "key")
-    made = call_of(tx, stream, call_id)
-    if made is None:
+    call = call_of(tx, stream, call_id)
+    if call is None:
         raise NotFound(f"no turn of this session made the call {call_id!r}", path="call_id")
-    given = _result_after(tx, stream, call_id, made.seq)
-    if given is not None:
-        return _same(given, fresh, f"call {call_id!r}", "value")
+    earlier = _result_after(tx, stream, call_id, call.seq)
+    if earlier is not None:
+        return _same(earlier, fresh, f"call {call_id!r}", "value")
     columns = {"role": Role.TOOL.value, "key": key, "call": call_id}
-    named = {*subjects.named(about), *subjects_in(made.about)} if about or made.about else ()
-    seq = tx.record(Change("call.answered", stream, TURNS, set=columns, doc=doc, subjects=sorted(named)))
+    subject_names = {*subjects.named(about), *subjects_in(call.about)} if about or call.about else ()
+    seq = tx.record(Change("call.answered", stream, TURNS, set=columns, doc=doc, subjects=sorted(subject_names)))
     return msgspec.structs.replace(
         fresh, seq=seq, actor=tx.actor, ref=stream.ref(seq), origin=doc.get("origin")
     )  # fmt: skip
@@ -207,8 +209,8 @@ def retract(
 def durable(reads: Reads, stream: Stream, position: Turn | int | str) -> int | None:
     """The number of what was meant, once it is committed: an event by its number, or a turn by its key."""
     if isinstance(position, str):
-        found = said(reads, stream, position)
-        return None if found is None else found.seq
+        turn = said(reads, stream, position)
+        return None if turn is None else turn.seq
     seq = check_seq(position.seq if isinstance(position, Turn) else position, "position")
     head = reads.query(LOG.stream_head, touches=[(EVENTS, stream.id)], stream=stream.id)[0][0]
     return seq if head >= seq else None
@@ -217,10 +219,10 @@ def durable(reads: Reads, stream: Stream, position: Turn | int | str) -> int | N
 def visible(reads: Reads, stream: Stream, turn: Turn | int, path: str) -> Turn:
     """A turn of this session by its number. NotFound if there is none, or it was retracted."""
     seq = check_seq(turn.seq if isinstance(turn, Turn) else turn, path)
-    found = turns_back(reads, stream, seq - 1, seq, 1)
-    if not found:
+    turns = turns_back(reads, stream, seq - 1, seq, 1)
+    if not turns:
         raise NotFound(f"turn {seq} of this session does not exist, or was retracted", path=path)
-    return found[0]
+    return turns[0]
 
 
 def _speaker(role: object) -> Role:
@@ -270,14 +272,14 @@ def _checked_calls(calls: object, speaker: Role) -> tuple[Call, ...]:
         raise Invalid(f"expected a list of calls, got {type(calls).__name__}", path="calls")
     if len(calls) > REFS_MAX:
         raise TooLarge(f"{len(calls)} calls, at most {REFS_MAX} in one turn", path="calls")
-    seen: set[str] = set()
+    ids: set[str] = set()
     for i, call in enumerate(calls):
         if type(call) is not Call:
             raise Invalid(f"expected a Call, got {type(call).__name__}", path=f"calls[{i}]")
         check_name(call.tool, f"calls[{i}].tool")
-        if check_name(call.id, f"calls[{i}].id") in seen:
+        if check_name(call.id, f"calls[{i}].id") in ids:
             raise Conflict(f"the call {call.id!r} is made twice", path=f"calls[{i}].id")
-        seen.add(call.id)
+        ids.add(call.id)
     return tuple(calls)
 
 
@@ -294,9 +296,9 @@ def _refuse_open(tx: Tx, stream: Stream, call: str, path: str) -> None:
         )
 
 
-def _same(stored: Turn, given: Turn, what: str, path: str, hint: str = "") -> Turn:
+def _same(stored: Turn, fresh: Turn, what: str, path: str, hint: str = "") -> Turn:
     """The stored turn if it says the same as the given one; the first input stands."""
-    before, now = _digest(stored), _digest(given)
+    before, now = _digest(stored), _digest(fresh)
     if before == now:
         return stored
     raise KeyReused(
@@ -320,9 +322,9 @@ def _digest(turn: Turn) -> str:
 # -- reading -------------------------------------------------------------------------------------------------
 
 
-def turns(reads: Reads, stream: Stream, **asked: Any) -> Page[Turn]:
+def turns(reads: Reads, stream: Stream, **options: Any) -> Page[Turn]:
     """`shown`, for whoever continues a conversation: one with a hole is another one. Damaged for a turn that cannot be read."""
-    return shown(reads, stream, **asked).whole()
+    return shown(reads, stream, **options).whole()
 
 
 def shown(
@@ -343,33 +345,33 @@ def shown(
     rows = check_page(limit) if last is None else check_page(last, "last")
     first = 0 if after is None else _bound(after, "after")
     upto = MAX_SEQ if before is None else _bound(before, "before") - 1
-    found = _rows_back if after is None else _rows_on
-    asked = subjects.wanted(about)
-    page = page_by_seq(found(reads, stream, first, upto, rows + 1, about=asked), rows, lambda row: row[0])
+    fetch = _rows_back if after is None else _rows_on
+    subject = subjects.wanted(about)
+    page = page_by_seq(fetch(reads, stream, first, upto, rows + 1, about=subject), rows, lambda row: row[0])
     ordered = page[::-1] if after is None else page
     return read_rows(ordered, partial(_turn_of, reads, stream), page.next)
 
 
-def _bound(given: int | str, path: str) -> int:
-    seq = seq_or_cursor(given, path)
+def _bound(position: int | str, path: str) -> int:
+    seq = seq_or_cursor(position, path)
     return 0 if seq == 0 else check_seq(seq, path)
 
 
-def line(reads: Reads, stream: Stream, head: Turn | int, limit: int = 100) -> list[Turn]:
+def line(reads: Reads, stream: Stream, head: Turn | int, *, limit: int = 100) -> list[Turn]:
     """The branch that ends with a turn, in order, the newest `limit` of it: each turn follows its `parent`, or else the turn
     before it.
     """
-    asked, upto = check_page(limit), visible(reads, stream, head, "head").seq
-    found: list[Turn] = []
-    while upto > 0 and len(found) < asked:
-        page = turns_back(reads, stream, 0, upto, asked - len(found))
+    count, upto = check_page(limit), visible(reads, stream, head, "head").seq
+    branch: list[Turn] = []
+    while upto > 0 and len(branch) < count:
+        page = turns_back(reads, stream, 0, upto, count - len(branch))
         upto = 0
         for turn in reversed(page):
-            found.append(turn)
+            branch.append(turn)
             if turn.parent is not None:
                 upto = min(turn.parent, turn.seq - 1)
                 break
-    return found[::-1]
+    return branch[::-1]
 
 
 def turns_back(reads: Reads, stream: Stream, first: int, upto: int, limit: int) -> list[Turn]:
@@ -381,13 +383,13 @@ def _rows_back(
     reads: Reads, stream: Stream, first: int, upto: int, limit: int, *, about: str | None = None
 ) -> list[_Row]:
     """The rows, newest first."""
-    found: list[_Row] = []
+    rows: list[_Row] = []
     for segment in segments(reads, stream, upto):
-        if len(found) == limit or segment.last <= first:
+        if len(rows) == limit or segment.last <= first:
             break
-        named = subjects.wanted_here(reads, segment.stream, about)
-        found += _rows(reads, stream, Q.turns_back, above(segment, first), limit=limit - len(found), about=named)
-    return found
+        subject = subjects.wanted_here(reads, segment.stream, about)
+        rows += _rows(reads, stream, Q.turns_back, above(segment, first), limit=limit - len(rows), about=subject)
+    return rows
 
 
 def turns_on(reads: Reads, stream: Stream, first: int, upto: int, limit: int, *, rules: bool = False) -> list[Turn]:
@@ -398,14 +400,14 @@ def turns_on(reads: Reads, stream: Stream, first: int, upto: int, limit: int, *,
 def _rows_on(
     reads: Reads, stream: Stream, first: int, upto: int, limit: int, *, rules: bool = False, about: str | None = None
 ) -> list[_Row]:
-    found: list[_Row] = []
+    rows: list[_Row] = []
     for segment in reversed(segments(reads, stream, upto)):
-        if segment.last > first and len(found) < limit:
+        if segment.last > first and len(rows) < limit:
             span = above(segment, first)
-            named = subjects.wanted_here(reads, segment.stream, about)
-            asked = {"rules": 1 if rules else None, "about": named}
-            found += _rows(reads, stream, Q.turns_on, span, limit=limit - len(found), **asked)
-    return found
+            subject = subjects.wanted_here(reads, segment.stream, about)
+            filters = {"rules": 1 if rules else None, "about": subject}
+            rows += _rows(reads, stream, Q.turns_on, span, limit=limit - len(rows), **filters)
+    return rows
 
 
 def above(segment: Segment, first: int) -> Segment:
@@ -425,7 +427,7 @@ def _rows(reads: Reads, stream: Stream, statement: Statement, span: Segment, **p
 def _find(reads: Reads, stream: Stream, statement: Statement, **params: Any) -> Turn | None:
     """The turn that a key or call names: one statement, however often this session was forked."""
     forked = stream.parent is not None
-    found = reads.query(
+    rows = reads.query(
         statement,
         touches=line_touches(stream, TURNS),
         stream=stream.id,
@@ -434,7 +436,7 @@ def _find(reads: Reads, stream: Stream, statement: Statement, **params: Any) -> 
         last=MAX_SEQ,
         **params,
     )
-    return _turn_of(reads, stream, found[0]) if found else None
+    return _turn_of(reads, stream, rows[0]) if rows else None
 
 
 def _turn_of(reads: Reads, stream: Stream, row: _Row) -> Turn:
@@ -475,14 +477,14 @@ def _calls_of(body: Body, doc: dict[str, Any], path: str) -> tuple[Call, ...]:
     args = doc.get("args") or []
     if type(args) is not list or len(args) != len(body.calls):
         raise Damaged("the calls of a turn and their arguments differ in number", path=path)
-    made = zip(body.calls, args, strict=True)
-    return tuple(Call(call, tool, stored_value(given, path)) for (call, tool), given in made)
+    pairs = zip(body.calls, args, strict=True)
+    return tuple(Call(call, tool, stored_value(arguments, path)) for (call, tool), arguments in pairs)
 
 
 def _made_by(reads: Reads, stream: Stream, call: str) -> Turn | None:
     maker = maker_of(reads, stream, call)
-    found = turns(reads, stream, after=maker - 1, limit=1) if maker is not None else ()
-    return next((turn for turn in found if turn.seq == maker), None)
+    page = turns(reads, stream, after=maker - 1, limit=1) if maker is not None else ()
+    return next((turn for turn in page if turn.seq == maker), None)
 
 
 def refuse_gone(reads: Reads, stream: Stream, span: Segment, path: str, hint: str) -> None:

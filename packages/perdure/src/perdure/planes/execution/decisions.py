@@ -65,23 +65,23 @@ def decide(
 ) -> DecisionRecord:
     """Make a decision. Two calls make two decisions. checks: on what it rests. It is about whom its references are, too."""
     doc = _document(text, because, then)
-    made = _make(tx, stream, doc, to_refs(tx, stream, refs), to_labels(tags, "tags"), about)
-    put_checks(tx, stream, Thing.DECISION, made.seq, checks)
-    return made
+    record = _make(tx, stream, doc, to_refs(tx, stream, refs), to_labels(tags, "tags"), about)
+    put_checks(tx, stream, Thing.DECISION, record.seq, checks)
+    return record
 
 
 def close(
-    tx: Tx, stream: Stream, seq: int, outcome: str, *, note: str | None = None, about: Iterable[str] = ()
+    tx: Tx, stream: Stream, seq: int, outcome: str, note: str | None = None, *, about: Iterable[str] = ()
 ) -> DecisionRecord:
     """Say what came of an open decision. The same outcome again changes nothing; another is a Conflict."""
     _prose(outcome, "outcome")
     if note is not None:
         check_text(note, "note")
-    found = decision(tx, stream, seq)
-    if found.status is CLOSED and (found.outcome, found.note) == (outcome, note):
-        return found
-    if found.status is not OPEN:
-        raise _conflict(found, f"is {found.status} already")
+    record = decision(tx, stream, seq)
+    if record.status is CLOSED and (record.outcome, record.note) == (outcome, note):
+        return record
+    if record.status is not OPEN:
+        raise _conflict(record, f"is {record.status} already")
     doc = {"outcome": outcome} | ({} if note is None else {"note": note})
     columns = {"status": CLOSED.value, "changed_at": tx.now, "closed_at": tx.now}
     tx.record(
@@ -98,7 +98,7 @@ def close(
         )
     )
     now = to_datetime(tx.now)
-    return msgspec.structs.replace(found, status=CLOSED, outcome=outcome, note=note, changed_at=now, closed_at=now)
+    return msgspec.structs.replace(record, status=CLOSED, outcome=outcome, note=note, changed_at=now, closed_at=now)
 
 
 def supersede(
@@ -139,8 +139,8 @@ def _make(
         "status": OPEN.value, "actor": tx.actor, "at": tx.now, "tags": tags, "supersedes": supersedes, "changed_at": tx.now,
     }  # fmt: skip
     refs = list(dict.fromkeys(refs))
-    named = sorted({*subjects.named(about), *subjects.of_refs(tx, refs)})
-    seq = tx.record(Change("decision.made", stream, DECISIONS, set=columns, doc=doc, refs=refs, subjects=named))
+    subject_names = sorted({*subjects.named(about), *subjects.of_refs(tx, refs)})
+    seq = tx.record(Change("decision.made", stream, DECISIONS, set=columns, doc=doc, refs=refs, subjects=subject_names))
     return DecisionRecord(
         seq=seq, session=stream.name, text=doc["text"], because=doc["because"], then=doc.get("then"), status=OPEN,
         outcome=None, note=None, tags=from_labels(tags), actor=tx.actor, at=to_datetime(tx.now),
@@ -161,9 +161,9 @@ def _prose(text: object, path: str) -> str:
     return checked
 
 
-def _conflict(found: DecisionRecord, what: str) -> Conflict:
-    facts = {"status": found.status.value, "outcome": found.outcome, "superseded_by": found.superseded_by}
-    return Conflict(f"decision {found.seq} {what}", path="decision", **facts)
+def _conflict(record: DecisionRecord, what: str) -> Conflict:
+    facts = {"status": record.status.value, "outcome": record.outcome, "superseded_by": record.superseded_by}
+    return Conflict(f"decision {record.seq} {what}", path="decision", **facts)
 
 
 # -- reading -------------------------------------------------------------------------------------------------
@@ -196,9 +196,9 @@ def decisions_of_store(reads: Reads, asked: DecisionFilters) -> Page[tuple[Strea
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> DecisionRecord:
-    seq, status, actor, at, tags, supersedes, superseded_by, changed_at, closed_at, made, closed = row
+    seq, status, actor, at, tags, supersedes, superseded_by, changed_at, closed_at, opening, closed = row
     where = f"{stream.name} seq {seq}"
-    body = body_of(reads, made, where)
+    body = body_of(reads, opening, where)
     doc = stored_fields(body.doc, where)
     end = stored_fields(body_of(reads, closed, where).doc, where)
     return DecisionRecord(
@@ -229,8 +229,8 @@ def referring(
         after_seq=seq,
         limit=count + 1,
     )
-    found = [_reference(row) for row in rows[:count]]
-    return Page(found, encode_cursor(*rows[count - 1][3:5]) if len(rows) > count else None)
+    references = [_reference(row) for row in rows[:count]]
+    return Page(references, encode_cursor(*rows[count - 1][3:5]) if len(rows) > count else None)
 
 
 def _reference(row: tuple[Any, ...]) -> Reference:

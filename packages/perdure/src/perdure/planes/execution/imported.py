@@ -68,17 +68,19 @@ class Copied(NamedTuple):
             return columns
         return columns | {"key": _given_up(table, seq, columns)}
 
-    def seen(self, table: Table | None, seq: int, body: Body) -> Body:
+    def translate(self, table: Table | None, seq: int, body: Body) -> Body:
         """The meaning of an event here."""
         if self.apart:
             body.set = self._keyless(table, seq, body.set)
         if table is RUNS:
-            named = self._named(body.set, "session", self.session)
-            body.set = named | (self._of_no_epoch("status", seq, named) | _parked(named) if self.holds(seq) else {})
+            columns = self._with_name(body.set, "session", self.session)
+            body.set = columns | (
+                self._of_no_epoch("status", seq, columns) | _parked(columns) if self.holds(seq) else {}
+            )
         elif table is EFFECTS and self.holds(seq):
             body.set = body.set | self._of_no_epoch("state", seq, body.set)
         elif table is SESSIONS:
-            body.set = self._named(body.set, "name", self.name)
+            body.set = self._with_name(body.set, "name", self.name)
         return body
 
     def _of_no_epoch(self, state: str, seq: int, columns: dict[str, Any]) -> dict[str, Any]:
@@ -86,7 +88,7 @@ class Copied(NamedTuple):
         return {"epoch": NO_EPOCH} if is_told else {}
 
     @staticmethod
-    def _named(columns: dict[str, Any], column: str, name: str | None) -> dict[str, Any]:
+    def _with_name(columns: dict[str, Any], column: str, name: str | None) -> dict[str, Any]:
         return columns | {column: name} if columns.get(column) is not None else columns
 
 
@@ -165,8 +167,8 @@ def note_copies(tx: Tx, stream: Stream, copied: Copied, after: int) -> None:
     for first, upto in copied.spans:
         if upto > after:
             for span in spans(max(first, after), upto, sorted(copied.emptied)):
-                said = {"apart": (first, upto) in copied.apart, "outcomes": (first, upto) in copied.outcomes}
-                note(tx, stream, copied.session, span, "", **said)
+                facts = {"apart": (first, upto) in copied.apart, "outcomes": (first, upto) in copied.outcomes}
+                note(tx, stream, copied.session, span, "", **facts)
 
 
 def of_stream(reads: Reads, stream: Stream) -> Copied | None:
@@ -175,10 +177,10 @@ def of_stream(reads: Reads, stream: Stream) -> Copied | None:
     return _copied(notes) if notes else None
 
 
-def seen_of(reads: Reads, stream: Stream) -> Seen | None:
+def translation_of(reads: Reads, stream: Stream) -> Seen | None:
     """The meaning of the events of a stream here, for `stores.replay`; None if they mean what they say."""
     copied = of_stream(reads, stream)
-    return copied.seen if copied else None
+    return copied.translate if copied else None
 
 
 def of_tenant(reads: Reads, tenant: int) -> dict[str, Copied]:
@@ -188,11 +190,11 @@ def of_tenant(reads: Reads, tenant: int) -> dict[str, Copied]:
 
 def noted(reads: Reads, bodies: Iterable[bytes | None]) -> dict[str, Copied]:
     """The statements of notes, in their order, about every stream, by uid."""
-    found: dict[str, list[_Note]] = {}
+    by_uid: dict[str, list[_Note]] = {}
     for body in bodies:
-        said = _note(reads, body)
-        found.setdefault(said.uid, []).append(said)
-    return {uid: _copied(notes) for uid, notes in found.items()}
+        note = _note(reads, body)
+        by_uid.setdefault(note.uid, []).append(note)
+    return {uid: _copied(notes) for uid, notes in by_uid.items()}
 
 
 def _note(reads: Reads, stored: bytes | None) -> _Note:
@@ -203,10 +205,10 @@ def _note(reads: Reads, stored: bytes | None) -> _Note:
 
 def _copied(notes: list[_Note]) -> Copied:
     """All notes about one stream; the newest says what it is called."""
-    emptied = frozenset(seq for each in notes for seq in each.emptied if each.after < seq <= each.upto)
-    spans = tuple((each.after, each.upto) for each in notes)
-    apart = tuple((each.after, each.upto) for each in notes if each.apart)
-    outcomes = tuple((each.after, each.upto) for each in notes if each.outcomes)
+    emptied = frozenset(seq for note in notes for seq in note.emptied if note.after < seq <= note.upto)
+    spans = tuple((note.after, note.upto) for note in notes)
+    apart = tuple((note.after, note.upto) for note in notes if note.apart)
+    outcomes = tuple((note.after, note.upto) for note in notes if note.outcomes)
     return Copied(notes[-1].called, notes[-1].session, spans, emptied, apart, outcomes)
 
 
@@ -298,4 +300,4 @@ def runs_of(reads: Reads, session: Stream) -> list[Stream]:
     return [Stream(*row) for row in reads.query(Q.runs_of_session, tenant=session.tenant, session=session.name)]
 
 
-register_meaning(seen_of)
+register_meaning(translation_of)

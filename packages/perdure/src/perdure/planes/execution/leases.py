@@ -49,8 +49,8 @@ class Lease:
     """A driver's claim on a run. `seq` is its last own write: while that is the head, nobody else wrote anything."""
 
     __slots__ = (
-        "before", "cancelling", "disturbed", "epoch", "first", "forsaken", "heads", "hired", "holder", "known_seq", "leaving",
-        "moved", "seq", "stream", "token",
+        "before", "cancelling", "disturbed", "driven_by_worker", "epoch", "first", "forsaken", "heads", "holder", "known_seq",
+        "leaving", "moved", "seq", "stream", "token",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, holder: str, token: int, seq: int) -> None:
@@ -63,7 +63,7 @@ class Lease:
         self.disturbed = False  # somebody else has written to the stream since: an answer, a signal, a settlement
         self.leaving = False  # its process is about to end: the run is given back at the next thing that it does
         self.forsaken = False  # the run rests, though its program does not end: nobody waits for that program any more
-        self.hired = False  # a worker has it: its process is not the agent's to end
+        self.driven_by_worker = False  # a worker has it: its process is not the agent's to end
         self.known_seq: int | None = None  # the store was restored: what it did after this event may be forgotten
         self.before = ""  # the program that had it before
         self.epoch: int | None = None  # of the store, when it was claimed
@@ -88,10 +88,10 @@ def claim(
     change of them.
     """
     row = runs.row_of(tx, stream)
-    left = row["status"] == RUNNING and _is_void(tx, row["holder"], dead)
-    if not left and row["status"] != READY and not _is_due(tx, row):
+    abandoned = row["status"] == RUNNING and _is_void(tx, row["holder"], dead)
+    if not abandoned and row["status"] != READY and not _is_due(tx, row):
         return None
-    orphaned = left and row["holder"] != holder  # a holder that only lost sight of it has not died with it
+    orphaned = abandoned and row["holder"] != holder  # a holder that only lost sight of it has not died with it
     if not _may_join(row, company, orphaned=orphaned):
         return None
     deaths = _deaths(tx, stream, row) if orphaned else row["deaths"]
@@ -111,7 +111,7 @@ def claim(
     if row["epoch"] != epoch:  # the store was restored since; of several times, what counts is the first
         columns |= {"epoch": epoch, "known_seq": tx.seq(stream) if row["known_seq"] is None else row["known_seq"]}
     presence.touch_holder(tx, holder)
-    kind = RECOVERED if left else CLAIMED
+    kind = RECOVERED if abandoned else CLAIMED
     seq = tx.record(Change(kind, stream, RUNS, Op.SET, set=columns, mark="claimed_seq"))
     lease = Lease(stream, holder, columns["token"], seq)
     lease.cancelling, lease.known_seq = bool(row["cancelling"]), columns.get("known_seq", row["known_seq"])
@@ -197,9 +197,9 @@ def holds(reads: Reads, lease: Lease) -> bool:
     """Whether the lease still stands: asked right before an external call."""
     if epochs.is_of_another(reads, lease.epoch):
         return False
-    given = {"stream": lease.stream.id, "holder": lease.holder, "token": lease.token}
+    params = {"stream": lease.stream.id, "holder": lease.holder, "token": lease.token}
     return bool(
-        reads.query(Q.lease_standing, touches=[(RUNS, lease.stream.id), (HOLDERS, lease.stream.tenant)], **given)
+        reads.query(Q.lease_standing, touches=[(RUNS, lease.stream.id), (HOLDERS, lease.stream.tenant)], **params)
     )
 
 

@@ -28,8 +28,8 @@ def rule_from(tx: Tx, stream: Stream, decision: object, *, tags: Iterable[str] |
     rows = tx.query(LOG.stream_by_uid, uid=bytes.fromhex(ref.uid), tenant=tx.tenant)
     if not rows:
         raise Invalid("the decision is not in this store", path="decision")
-    made = decisions.decision(tx, Stream(*rows[0]), ref.seq)
-    text = f"{made.text}\nBecause: {made.because}"
+    record = decisions.decision(tx, Stream(*rows[0]), ref.seq)
+    text = f"{record.text}\nBecause: {record.because}"
     return remember(
         tx,
         stream,
@@ -37,7 +37,7 @@ def rule_from(tx: Tx, stream: Stream, decision: object, *, tags: Iterable[str] |
         kind="rule",
         key=f"rule:{ref.uid}/{ref.seq}",
         source=[ref],
-        tags=made.tags if tags is None else tags,
+        tags=record.tags if tags is None else tags,
     )
 
 
@@ -48,16 +48,22 @@ def workflow_from(
     name = run if isinstance(run, str) else getattr(run, "id", None)
     if not isinstance(name, str):
         raise Invalid(f"expected a run or its id, got {type(run).__name__}", path="run")
-    found = runs.find(tx, name)
-    record = runs.run(tx, found)
+    run_stream = runs.find(tx, name)
+    record = runs.run(tx, run_stream)
     if record.status is not RunStatus.COMPLETED:
         hint = "a run that failed can be remembered as a failed approach: remember(…, kind='failed_approach')"
         raise Refused(f"run {name} is {record.status}: only a completed one is a workflow", path="run", hint=hint)
-    lines = [f"{i}. {line}" for i, line in enumerate(_done(tx, found), 1)]
+    lines = [f"{i}. {line}" for i, line in enumerate(_done(tx, run_stream), 1)]
     purpose = f"Agent {record.agent}" if text is None else check_text(text, "text")
-    said = "\n".join([purpose, *lines])
+    workflow_text = "\n".join([purpose, *lines])
     return remember(
-        tx, stream, said, kind="workflow", key=f"workflow:{name}", source=[f"run:{name}", record.ref], tags=tags
+        tx,
+        stream,
+        workflow_text,
+        kind="workflow",
+        key=f"workflow:{name}",
+        source=[f"run:{name}", record.ref],
+        tags=tags,
     )
 
 
@@ -65,7 +71,7 @@ def _done(reads: Reads, run: Stream) -> Iterator[str]:
     """The steps and effects of a run, by name."""
     rows = reads.query(Q.effects_done, touches=[(EFFECTS, run.id)], stream=run.id, limit=STEPS_MAX)
     acts = [(seq, f"act: {tool}") for seq, tool in rows]
-    did = [(each.seq, f"step: {each.name}") for each in steps.steps(reads, run) if each.error is None]
+    did = [(step.seq, f"step: {step.name}") for step in steps.steps(reads, run) if step.error is None]
     return (line for _, line in sorted([*acts, *did])[:STEPS_MAX])
 
 
@@ -82,6 +88,6 @@ def correct(
 ) -> tuple[MemoryRecord, MemoryRecord]:
     """A correction and the rule that it made, which names it as its source; both in one commit."""
     of_rule = None if key is None else f"{key}/rule"
-    made = remember(tx, stream, text, kind="correction", key=key, source=source, about=about, tags=tags)
-    ruled = remember(tx, stream, rule, kind="rule", key=of_rule, source=[made.ref], about=about, tags=tags)
-    return made, ruled
+    correction = remember(tx, stream, text, kind="correction", key=key, source=source, about=about, tags=tags)
+    ruled = remember(tx, stream, rule, kind="rule", key=of_rule, source=[correction.ref], about=about, tags=tags)
+    return correction, ruled

@@ -50,8 +50,8 @@ def as_document(pins: Pins | None) -> dict[str, Any]:
     """The pins of a session by their names, without those that it lacks."""
     if pins is None:
         return {}
-    named = {"model": pins.model, "prompt": pins.prompt, "tools": pins.tools, "commit": pins.commit}
-    return {name: value for name, value in named.items() if value}
+    by_name = {"model": pins.model, "prompt": pins.prompt, "tools": pins.tools, "commit": pins.commit}
+    return {name: value for name, value in by_name.items() if value}
 
 
 def same_change(change: PinsChange | None, moved: Moved) -> PinsChange | None:

@@ -59,10 +59,10 @@ def given_of(value: Any) -> Any:
         defaults = {field.name: _default(field) for field in fields if not field.required}
         return differing({field.name: getattr(value, field.name) for field in fields}, defaults)
     # A value of the user has no structs in it, and may be large: it is left to msgspec.
-    if isinstance(value, Mapping) and any(isinstance(each, msgspec.Struct) for each in value.values()):
-        return {name: given_of(each) for name, each in value.items()}
-    if isinstance(value, list | tuple) and any(isinstance(each, msgspec.Struct) for each in value):
-        return [given_of(each) for each in value]
+    if isinstance(value, Mapping) and any(isinstance(item, msgspec.Struct) for item in value.values()):
+        return {name: given_of(item) for name, item in value.items()}
+    if isinstance(value, list | tuple) and any(isinstance(item, msgspec.Struct) for item in value):
+        return [given_of(item) for item in value]
     return [*value] if isinstance(value, tuple) else msgspec.to_builtins(value)
 
 
@@ -77,31 +77,31 @@ def _is(value: Any, default: Any) -> bool:
     return value == plain and msgspec.json.encode(value) == msgspec.json.encode(plain)
 
 
-def answered(tx: Tx, stream: Stream, key: str, asked: Any) -> Answered | None:
+def answered(tx: Tx, stream: Stream, key: str, request: Any) -> Answered | None:
     """The answer that stands under a key; None if there is none. KeyReused if something else was asked, Imported
     if it came by import.
     """
     name = check_name(key, "key", KEY_MAX_CHARS)
     marks = _marks(tx, stream)
-    found = values.entry(tx, marks, name)
-    if found is None:
+    entry = values.entry(tx, marks, name)
+    if entry is None:
         return None
     seq = (tx.row(ENTRIES, marks, name) or {}).get("seq")
     if imported.is_copy(tx, marks, seq):
         if imported.is_apart(tx, marks, seq):
             return None
         imported.check_taken_over(tx, stream, key)
-    is_before = isinstance(asked, KeyedRequest) and "form" not in found.value
-    stored, given = found.value["asked"], digest(asked.before, "asked").hex() if is_before else _digest(asked)
-    if stored != given:
+    is_before = isinstance(request, KeyedRequest) and "form" not in entry.value
+    stored, fresh = entry.value["asked"], digest(request.before, "asked").hex() if is_before else _digest(request)
+    if stored != fresh:
         raise KeyReused(
             f"the key {key!r} stands for another request", path="key", hint="a new request needs a new key",
-            stored=stored, given=given,
+            stored=stored, given=fresh,
         )  # fmt: skip
-    return Answered(found.value["answer"])
+    return Answered(entry.value["answer"])
 
 
-def keep(tx: Tx, stream: Stream, key: str, asked: Any, answer: Any, about: Iterable[str] = ()) -> None:
+def keep(tx: Tx, stream: Stream, key: str, request: Any, answer: Any, about: Iterable[str] = ()) -> None:
     """Record an answer in the transaction of the work that it tells of. Invalid if it cannot be kept. It is about whom the
     session is, though it stands elsewhere, and about whom all that is which was written with it.
     """
@@ -110,10 +110,10 @@ def keep(tx: Tx, stream: Stream, key: str, asked: Any, answer: Any, about: Itera
     except Invalid as error:
         error.hint = "return what the caller needs of it (its .seq, .id, .value) as plain data"
         raise
-    whole = tx.row(RUNS if stream.kind == "run" else SESSIONS, stream)
-    named = [*subjects.named(about), *subjects.in_row(whole), *subjects.written(tx)]
-    form = {"form": GIVEN_ALONE} if isinstance(asked, KeyedRequest) else {}
-    values.put(tx, _marks(tx, stream), key, {"asked": _digest(asked), "answer": plain, **form}, about=named)
+    row = tx.row(RUNS if stream.kind == "run" else SESSIONS, stream)
+    subject_names = [*subjects.named(about), *subjects.in_row(row), *subjects.written(tx)]
+    form = {"form": GIVEN_ALONE} if isinstance(request, KeyedRequest) else {}
+    values.put(tx, _marks(tx, stream), key, {"asked": _digest(request), "answer": plain, **form}, about=subject_names)
 
 
 def give_keys_up(tx: Tx, stream: Stream) -> None:
@@ -133,8 +133,8 @@ def _marks_of(stream: Stream) -> str:
     return f"{imported.REQUESTS}{stream.uid.hex()}"
 
 
-def _digest(asked: Any) -> str:
-    return digest(asked.given if isinstance(asked, KeyedRequest) else asked, "asked").hex()
+def _digest(request: Any) -> str:
+    return digest(request.given if isinstance(request, KeyedRequest) else request, "asked").hex()
 
 
 def ask(
@@ -159,31 +159,31 @@ def signal(
     when the run is over by then; without one, two calls send twice. Raises Conflict when the run is over, KeyReused.
     """
     check_name(name, "signal")
-    doc, named = {"payload": to_plain(payload, "payload")}, subjects.named(about)
-    given = {} if key is None else differing({**doc, "about": named}, {"payload": None, "about": ()})
-    asked = KeyedRequest({"signal": name, **given}, {"signal": name, **doc})
-    if key is not None and answered(tx, stream, key, asked) is not None:
+    doc, subject_names = {"payload": to_plain(payload, "payload")}, subjects.named(about)
+    fields = {} if key is None else differing({**doc, "about": subject_names}, {"payload": None, "about": ()})
+    request = KeyedRequest({"signal": name, **fields}, {"signal": name, **doc})
+    if key is not None and answered(tx, stream, key, request) is not None:
         return
     row = tx.row(RUNS, stream)
     if row is None or RunStatus(row["status"]) in ENDED:
         raise Conflict(f"run {stream.name} is over", path="run", status=row["status"] if row else None)
     runs.check_here(tx, stream)
-    tx.record(Change("run.signalled", stream, SIGNALS, set={"name": name}, doc=doc, subjects=named))
+    tx.record(Change("run.signalled", stream, SIGNALS, set={"name": name}, doc=doc, subjects=subject_names))
     if waits.waiting(tx, stream, kind=WaitKind.SIGNAL, name=name):
         runs.wake(tx, stream)
     if key is not None:
-        keep(tx, stream, key, asked, None, named)
+        keep(tx, stream, key, request, None, subject_names)
 
 
 def answer_next(tx: Tx, stream: Stream, value: Any, by: str, *, key: str) -> None:
     """Answer the question that a run asks now, for a caller who cannot name it. Once for the key of the message that brings the
     answer: again it is nothing new, whatever the run asks by then. Raises Conflict when it asks nothing, KeyReused.
     """
-    asked = {"answer": to_plain(value, "answer")}
-    if answered(tx, stream, key, asked) is not None:
+    request = {"answer": to_plain(value, "answer")}
+    if answered(tx, stream, key, request) is not None:
         return
     open_asks = waits.waiting(tx, stream, kind=WaitKind.ASK)
     if not open_asks:
         raise Conflict(f"run {stream.name} asks nothing now", path="run")
     waits.answer(tx, stream, open_asks[0].seq, value, by)
-    keep(tx, stream, key, asked, open_asks[0].seq)
+    keep(tx, stream, key, request, open_asks[0].seq)

@@ -19,7 +19,7 @@ import msgspec
 
 from perdure.log.change import Change, Op, Stream
 from perdure.log.table import Row
-from perdure.model.pins import Moved, OnChange, Versions, moved, told
+from perdure.model.pins import Moved, OnChange, Versions, moved, moved_text
 from perdure.model.records.runs import PinsChange, PinsDecision, WaitKind, WaitRecord, WaitState
 from perdure.model.values import digest
 from perdure.planes.conversation import sessions
@@ -40,8 +40,8 @@ class AdmittedRun(NamedTuple):
 
 def admit(tx: Tx, stream: Stream, row: Row, pins: Mapping[str, str], on_change: OnChange | None) -> AdmittedRun | None:
     """Whether a run may be taken by a process that has these versions. None: it was parked, or waits for a person's word."""
-    known = (row["pins"], row["pins_change"], row["session"])
-    if known == (None, None, None) and not pins and on_change in (None, row["on_change"]):
+    recorded = (row["pins"], row["pins_change"], row["session"])
+    if recorded == (None, None, None) and not pins and on_change in (None, row["on_change"]):
         return AdmittedRun({}, {})  # most runs: no version is known, and none was
     versions = {**_of_session(tx, row), **pins}
     before, last = pin_columns.of_row(row)
@@ -105,7 +105,7 @@ def _decided(
 
 def _ask(tx: Tx, stream: Stream, row: Row, change: PinsChange) -> None:
     question = (
-        f"Run {stream.name} of {row['agent']} would continue under other versions ({told(change.moved)}). May it?"
+        f"Run {stream.name} of {row['agent']} would continue under other versions ({moved_text(change.moved)}). May it?"
     )
     doc = waits.ask_document(question, [CONTINUE, PARK], None, {"moved": change.moved})
     waits.open_wait(tx, stream, WaitKind.APPROVAL, place=None, name=QUESTION, doc=doc, mark=_mark(change))
@@ -116,7 +116,7 @@ def _park(tx: Tx, stream: Stream, change: PinsChange, column: str | None) -> Non
         f"`perdure resume {stream.name}` lets it continue under the new versions, or under its own once they are back; "
         f"`perdure pin {stream.name}` keeps it for the program that drove it"
     )
-    why = f"it would continue under other versions: {told(change.moved)}"
+    why = f"it would continue under other versions: {moved_text(change.moved)}"
     facts = {"hint": hint, "moved": change.moved}
     runs.park(tx, stream, parked_runs.CHANGED, why, facts, pins_change=column)
 
@@ -125,8 +125,8 @@ def _question(tx: Tx, stream: Stream, change: PinsChange | None) -> WaitRecord |
     """The question about a change that is not decided, if there is one."""
     if change is None or change.decision is not PinsDecision.UNDECIDED:
         return None
-    asked = waits.of_name(tx, stream, WaitKind.APPROVAL, QUESTION)
-    return next((each for each in reversed(asked) if each.digest == _mark(change)), None)
+    approvals = waits.of_name(tx, stream, WaitKind.APPROVAL, QUESTION)
+    return next((approval for approval in reversed(approvals) if approval.digest == _mark(change)), None)
 
 
 def _withdraw(tx: Tx, stream: Stream, question: WaitRecord | None) -> None:

@@ -87,7 +87,7 @@ class RunRequest(NamedTuple):
 
 
 def start(
-    tx: Tx, wanted: RunRequest, epoch: int, uid: bytes | None = None, known_seq: int | None = None
+    tx: Tx, request: RunRequest, epoch: int, uid: bytes | None = None, known_seq: int | None = None
 ) -> tuple[Stream, RunRecord | None]:
     """Begin a run, and its session if that is new; or give the one that stands under this key. KeyReused when it was
     started with other arguments. Gives how it stands, too, if it is new: nobody need read that. uid: of its stream, if it
@@ -95,38 +95,38 @@ def start(
 
     Of several who start it at once, the unique key lets one through; the others run again and find it.
     """
-    check_name(wanted.agent, "agent")
-    to_plain(wanted.args, "args", kept=True)  # refused with its own path, and not as a part of the digest
-    mark = digest([wanted.args, wanted.kwargs], "args").hex()
-    found = None if wanted.key is None else _by_key(tx, wanted.agent, wanted.key, mark)
-    if found is not None:
-        return found, None
-    doc = {"args": to_plain(wanted.args, "args"), "kwargs": to_plain(wanted.kwargs, "kwargs"), "digest": mark}
+    check_name(request.agent, "agent")
+    to_plain(request.args, "args", from_store=True)  # refused with its own path, and not as a part of the digest
+    mark = digest([request.args, request.kwargs], "args").hex()
+    existing = None if request.key is None else _by_key(tx, request.agent, request.key, mark)
+    if existing is not None:
+        return existing, None
+    doc = {"args": to_plain(request.args, "args"), "kwargs": to_plain(request.kwargs, "kwargs"), "digest": mark}
     doc["numbering"] = NUMBERING
-    if wanted.timeout is not None:
-        doc["timeout"] = duration_us(wanted.timeout, "timeout")
-    named, versions = {*wanted.about}, {**(wanted.pins or {})}
-    if wanted.session is not None:
-        session, pinned = sessions.open_session(tx, wanted.session)
+    if request.timeout is not None:
+        doc["timeout"] = duration_us(request.timeout, "timeout")
+    subject_names, versions = {*request.about}, {**(request.pins or {})}
+    if request.session is not None:
+        session, pinned = sessions.open_session(tx, request.session)
         # Its row was read just now: a run is about whom its session is, at no cost.
-        named.update(subjects.in_row(tx.row(SESSIONS, session)))
+        subject_names.update(subjects.in_row(tx.row(SESSIONS, session)))
         if pinned:
             versions = pin_columns.of_session(sessions.get_pins(tx, session)) | versions
     name = new_uid().hex()[:ID_CHARS]
     stream = tx.new_stream("run", name, uid=uid)
     columns = {
-        "name": name, "agent": wanted.agent, "key": wanted.key, "digest": IN_DOCUMENT, "status": READY.value,
-        "session": wanted.session, "parent": wanted.parent, "creator": tx.actor, "created_at": tx.now, "wake_at": tx.now,
-        "timeout_at": deadline(tx, wanted.timeout, "timeout"), "token": 0, "claimed_seq": 0, "deaths": 0, "suspect": 0,
-        "cancelling": 0, "cuts": 0, "cut_seq": 0, "program": wanted.program, "pinned": 0, "epoch": epoch,
-        "known_seq": known_seq, "pins": pin_columns.to_column(versions), "on_change": wanted.on_change,
+        "name": name, "agent": request.agent, "key": request.key, "digest": IN_DOCUMENT, "status": READY.value,
+        "session": request.session, "parent": request.parent, "creator": tx.actor, "created_at": tx.now, "wake_at": tx.now,
+        "timeout_at": deadline(tx, request.timeout, "timeout"), "token": 0, "claimed_seq": 0, "deaths": 0, "suspect": 0,
+        "cancelling": 0, "cuts": 0, "cut_seq": 0, "program": request.program, "pinned": 0, "epoch": epoch,
+        "known_seq": known_seq, "pins": pin_columns.to_column(versions), "on_change": request.on_change,
     }  # fmt: skip
     tx.record(Change(
-        "run.started", stream, RUNS, set=columns, doc=doc, mark="doc_seq", subjects=sorted(named),
-        derived_from=wanted.derived_from,
+        "run.started", stream, RUNS, set=columns, doc=doc, mark="doc_seq", subjects=sorted(subject_names),
+        derived_from=request.derived_from,
     ))  # fmt: skip
-    shown = {**columns, "given": encode_body(Body(doc=doc))}  # encoded: its arguments are not the caller's own objects
-    return stream, _record(tx, stream, tuple(map(shown.get, SHOWN)))
+    fields = {**columns, "given": encode_body(Body(doc=doc))}  # encoded: its arguments are not the caller's own objects
+    return stream, _record(tx, stream, tuple(map(fields.get, SHOWN)))
 
 
 def _by_key(tx: Tx, agent: str, key: str, mark: str) -> Stream | None:
@@ -134,11 +134,11 @@ def _by_key(tx: Tx, agent: str, key: str, mark: str) -> Stream | None:
     rows = tx.query(Q.run_by_key, tenant=tx.tenant, agent=agent, key=key)
     if not rows:
         return None
-    *found, copied, column, given = rows[0]
-    stream = Stream(*found)
+    *stream_row, copied, column, body = rows[0]
+    stream = Stream(*stream_row)
     if copied:
         imported.check_own(tx, stream, key, 1, row_of(tx, stream)["outcome_seq"])
-    stored = marked(column, stored_fields(doc_of(tx, given, f"run {stream.name}"), f"run {stream.name}"))
+    stored = marked(column, stored_fields(doc_of(tx, body, f"run {stream.name}"), f"run {stream.name}"))
     if stored not in ("", mark):  # "": its arguments were erased, its key was not
         raise KeyReused(
             f"the key {key!r} stands for run {stream.name}, which has other arguments", path="key",
@@ -238,7 +238,11 @@ def finish(
 ) -> None:
     """The run is over. blamed: the effect, by number, or the step, by place, by whose failure it ended."""
     # It did all that it was to do: a long number that an older version gave it does not make it fail now.
-    doc = {"result": to_plain(result, "result", kept=True)} if error is None else {"error": msgspec.to_builtins(error)}
+    doc = (
+        {"result": to_plain(result, "result", from_store=True)}
+        if error is None
+        else {"error": msgspec.to_builtins(error)}
+    )
     if blamed is not None:
         doc |= blame(blamed)
     _give_up(tx, stream, f"run.{status.value}", status, doc=doc, ended_at=tx.now)
@@ -317,8 +321,8 @@ def _time_anew(tx: Tx, stream: Stream) -> dict[str, Any]:
     timeout_at = row_of(tx, stream)["timeout_at"]
     if timeout_at is None or timeout_at > tx.store_now():
         return {}
-    given = _document(tx, stream, 4).get("timeout")
-    return {"timeout_at": tx.store_now() + given if type(given) is int else None}
+    timeout_us = _document(tx, stream, 4).get("timeout")
+    return {"timeout_at": tx.store_now() + timeout_us if type(timeout_us) is int else None}
 
 
 def check_here(reads: Reads, stream: Stream) -> None:
@@ -395,8 +399,8 @@ def run(reads: Reads, stream: Stream) -> RunRecord:
 
 def blamed(reads: Reads, stream: Stream) -> int | str | None:
     """By whose failure a run ended or was parked: an effect by its number, or a step by its place."""
-    said = _document(reads, stream, 5)
-    effect, place = said.get("effect"), said.get("step")
+    doc = _document(reads, stream, 5)
+    effect, place = doc.get("effect"), doc.get("step")
     return effect if type(effect) is int else place if type(place) is str else None
 
 
@@ -437,27 +441,27 @@ SHOWN = (
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> RunRecord:
-    """A run from what is shown of it, in that order (`run_get`). given, ended: the bodies of these events."""
-    (name, agent, status, key, given, ended, session, parent, creator, created_at, ended_at, wake_at, timeout_at, holder, token,
-     deaths, suspect, cancelling, cuts, cut_seq, program, pinned, epoch, reason, abandoned, outcome_at, copied, pins,
+    """A run from what is shown of it, in that order (`run_get`)."""
+    (name, agent, status, key, start_body, end_body, session, parent, creator, created_at, ended_at, wake_at, timeout_at, holder,
+     token, deaths, suspect, cancelling, cuts, cut_seq, program, pinned, epoch, reason, abandoned, outcome_at, copied, pins,
      pins_change, on_change) = row  # fmt: skip
     where = f"run {stream.name}"
-    doc = stored_fields(doc_of(reads, given, where), where)
-    became = stored_fields(doc_of(reads, ended, where), where)
+    doc = stored_fields(doc_of(reads, start_body, where), where)
+    outcome = stored_fields(doc_of(reads, end_body, where), where)
     args, kwargs = (stored_value(doc.get(name), where) for name in ("args", "kwargs"))
     return RunRecord(
         id=name, agent=agent, status=stored_state(RunStatus, status, where), key=key,
         args=stored_as(list[Any], args, "list of arguments", where),
         kwargs=stored_as(dict[str, Any], kwargs, "arguments by name", where),
-        result=stored_value(became.get("result"), where),
-        error=stored_as(EffectError | None, became.get("error"), "error", where), session=session, parent=parent,
+        result=stored_value(outcome.get("result"), where),
+        error=stored_as(EffectError | None, outcome.get("error"), "error", where), session=session, parent=parent,
         creator=creator, created_at=stored_instant(created_at, where),
         ended_at=stored_instant_or_none(ended_at, where), wake_at=stored_instant_or_none(wake_at, where),
         timeout_at=stored_instant_or_none(timeout_at, where), holder=holder, token=token, deaths=deaths,
         suspect=bool(suspect), cancelling=bool(cancelling), cuts=cuts, cut_seq=cut_seq, program=program,
         pinned=bool(pinned), epoch=epoch, reason=reason, abandoned=bool(abandoned), ref=stream.ref(1),
         what_if=stored_as(WhatIf | None, doc.get("what_if"), "supposition", where),
-        hint=stored_as(str, became.get("hint", ""), "hint", where),
+        hint=stored_as(str, outcome.get("hint", ""), "hint", where),
         outcome_at=stored_instant_or_none(outcome_at, where), copy=bool(copied),
         numbering=stored_as(int, doc.get("numbering", BY_PYTHON), "numbering of branches", where),
         pins=stored_versions(pins, where), pins_change=pin_columns.change_from_column(pins_change, where),

@@ -36,13 +36,13 @@ INTERRUPTED = "run.interrupted"  # the name of a step that stands for what its p
 # -- recording -------------------------------------------------------------------------------------------------
 
 
-def done(tx: Tx, stream: Stream, doc: dict[str, Any], given: Prepared | None = None) -> int:
+def done(tx: Tx, stream: Stream, doc: dict[str, Any], model_input: Prepared | None = None) -> int:
     """Record that a step was done: one event and nothing else. The document is plain data (see `document`).
 
-    given: what a model was given, kept with it by reference.
+    model_input: what a model was given, kept with it by reference.
     """
-    if given is not None:
-        doc = doc | {"input": model_inputs.keep(tx, stream, given)}
+    if model_input is not None:
+        doc = doc | {"input": model_inputs.keep(tx, stream, model_input)}
     return tx.record(Change("step.done", stream, STEPS, Op.NOTE, doc=doc))
 
 
@@ -89,7 +89,7 @@ def document(
 
 def redo(tx: Tx, stream: Stream, place: str) -> None:
     """A step that failed, or cannot be read as it was, is done anew by whoever drives the run next. Nothing for any other."""
-    recorded = {each.place: each for each in steps(tx, stream, runs.row_of(tx, stream)["cut_seq"])}
+    recorded = {step.place: step for step in steps(tx, stream, runs.row_of(tx, stream)["cut_seq"])}
     if place in recorded and (recorded[place].error is not None or recorded[place].gave is not None):
         tx.record(Change("step.retried", stream, STEPS, Op.NOTE, doc={"place": place, "again": True}))
         redo_interrupted(tx, stream, recorded[place].seq)
@@ -99,9 +99,9 @@ def redo_interrupted(tx: Tx, stream: Stream, after: int, places: Collection[str]
     """Entries that the program cancelled after an event are done anew, because what made it do so is done anew, too. places:
     only there.
     """
-    for each in steps(tx, stream, after):
-        if each.name == INTERRUPTED and (places is None or each.place in places):
-            tx.record(Change("step.retried", stream, STEPS, Op.NOTE, doc={"place": each.place, "again": True}))
+    for step in steps(tx, stream, after):
+        if step.name == INTERRUPTED and (places is None or step.place in places):
+            tx.record(Change("step.retried", stream, STEPS, Op.NOTE, doc={"place": step.place, "again": True}))
 
 
 # -- reading ---------------------------------------------------------------------------------------------------
@@ -109,12 +109,12 @@ def redo_interrupted(tx: Tx, stream: Stream, after: int, places: Collection[str]
 
 def bodies(reads: Reads, stream: Stream, after: int) -> list[tuple[int, bytes]]:
     """The numbers and bodies of a run's steps after an event, in order, as they are stored. NotFound when some were pruned."""
-    found = _stored(reads, stream, after)
-    gone = len([seq for seq, body in found if body is None])
-    if gone:
+    rows = _stored(reads, stream, after)
+    pruned_count = len([seq for seq, body in rows if body is None])
+    if pruned_count:
         hint = "the result and the effects of the run are still there"
-        raise NotFound(f"{gone} steps of run {stream.name} were pruned by retention", path="run", hint=hint)
-    return found
+        raise NotFound(f"{pruned_count} steps of run {stream.name} were pruned by retention", path="run", hint=hint)
+    return rows
 
 
 def _stored(reads: Reads, stream: Stream, after: int) -> list[tuple[int, Any]]:
@@ -123,7 +123,9 @@ def _stored(reads: Reads, stream: Stream, after: int) -> list[tuple[int, Any]]:
 
 def left(reads: Reads, stream: Stream, after: int = 0) -> list[StepRecord]:
     """The steps of a run that retention has left, for people who look at it."""
-    return _made(reads, stream, [(seq, body) for seq, body in _stored(reads, stream, after) if body is not None])[0]
+    return _valid_and_retried(
+        reads, stream, [(seq, body) for seq, body in _stored(reads, stream, after) if body is not None]
+    )[0]
 
 
 def steps(reads: Reads, stream: Stream, after: int = 0) -> list[StepRecord]:
@@ -133,22 +135,24 @@ def steps(reads: Reads, stream: Stream, after: int = 0) -> list[StepRecord]:
 
 def steps_and_retried(reads: Reads, stream: Stream, after: int) -> tuple[list[StepRecord], list[StepRecord]]:
     """`steps`, and those that are done anew because they were retried."""
-    return _made(reads, stream, bodies(reads, stream, after))
+    return _valid_and_retried(reads, stream, bodies(reads, stream, after))
 
 
-def _made(reads: Reads, stream: Stream, stored: list[tuple[int, bytes]]) -> tuple[list[StepRecord], list[StepRecord]]:
-    found: dict[str, StepRecord] = {}
+def _valid_and_retried(
+    reads: Reads, stream: Stream, stored: list[tuple[int, bytes]]
+) -> tuple[list[StepRecord], list[StepRecord]]:
+    by_place: dict[str, StepRecord] = {}
     retried: dict[str, StepRecord] = {}
     for seq, body in stored:
         where = f"run {stream.name} step {seq}"
         doc = stored_fields(doc_of(reads, body, where), where)
         if doc.get("again"):
             place = str(doc.get("place"))
-            retried |= {place: found.pop(place)} if place in found else {}
+            retried |= {place: by_place.pop(place)} if place in by_place else {}
         else:
-            made = _step(doc, seq, where)
-            found[made.place] = made
-    return [*found.values()], [*retried.values()]
+            step = _step(doc, seq, where)
+            by_place[step.place] = step
+    return [*by_place.values()], [*retried.values()]
 
 
 class _Step(msgspec.Struct):
@@ -167,12 +171,12 @@ class _Step(msgspec.Struct):
 
 
 def _step(doc: dict[str, Any], seq: int, where: str) -> StepRecord:
-    found = stored_as(_Step, doc, "step", where)
-    notes = stored_fields(stored_value(found.notes, where), where)
-    value = stored_value(found.value, where)
+    fields = stored_as(_Step, doc, "step", where)
+    notes = stored_fields(stored_value(fields.notes, where), where)
+    value = stored_value(fields.value, where)
     return StepRecord(
-        seq=seq, place=found.place, name=found.name, digest=found.digest, value=value, error=found.error,
-        notes=notes, input=found.input, gave=found.gave, shape=found.shape, took_us=found.took_us,
+        seq=seq, place=fields.place, name=fields.name, digest=fields.digest, value=value, error=fields.error,
+        notes=notes, input=fields.input, gave=fields.gave, shape=fields.shape, took_us=fields.took_us,
     )  # fmt: skip
 
 
@@ -180,7 +184,7 @@ def input_of(reads: Reads, stream: Stream, seq: int) -> dict[str, Any]:
     """The input of the model of a step: `args` and `kwargs`. NotFound if this is no such step, or its input is not here."""
     where = f"run {stream.name} step {check_seq(seq, 'seq')}"
     rows = reads.query(Q.step_get, touches=[(EVENTS, stream.id)], stream=stream.id, seq=seq)
-    found = _step(stored_fields(doc_of(reads, rows[0][0], where), where), seq, where) if rows else None
-    if found is None or found.input is None:
+    step = _step(stored_fields(doc_of(reads, rows[0][0], where), where), seq, where) if rows else None
+    if step is None or step.input is None:
         raise NotFound(f"event {seq} of run {stream.name} is no step that called a model", path="seq")
-    return model_inputs.load(reads, found.input, where)
+    return model_inputs.load(reads, step.input, where)

@@ -120,10 +120,10 @@ def add(
         "token": 0,
         "changed_at": tx.now,
     }
-    standing = None if key is None else _under(tx, stream, check_name(key, "key", KEY_MAX_CHARS))
-    if standing is not None:
-        return _same(tx, stream, standing, _digest(title, priority, from_labels(columns["labels"]), detail))
-    columns["parent"] = None if parent is None else known(tx, stream, parent, "parent")
+    existing = None if key is None else _under(tx, stream, check_name(key, "key", KEY_MAX_CHARS))
+    if existing is not None:
+        return _same(tx, stream, existing, _digest(title, priority, from_labels(columns["labels"]), detail))
+    columns["parent"] = None if parent is None else seq_of_task(tx, stream, parent, "parent")
     columns["needs"] = json.dumps(_needed(tx, stream, needs))
     seq = tx.record(Change("task.added", stream, TASKS, set=columns, doc=doc, subjects=subjects.named(about)))
     put_checks(tx, stream, Thing.TASK, seq, checks)
@@ -144,21 +144,21 @@ def _under(tx: Tx, stream: Stream, key: str) -> TaskRecord | None:
     return None
 
 
-def _same(tx: Tx, stream: Stream, standing: TaskRecord, given: str) -> TaskRecord:
+def _same(tx: Tx, stream: Stream, existing: TaskRecord, fresh: str) -> TaskRecord:
     """The task that stands, if it was made of the same; it may have been edited since."""
-    before = _made_of(tx, stream, standing)
-    if before == given:
-        return standing
-    message = f"key {standing.key!r} stands for another input, task {standing.id}"
-    raise KeyReused(message, path="key", seq=standing.id, stored=before, given=given)
+    before = _made_of(tx, stream, existing)
+    if before == fresh:
+        return existing
+    message = f"key {existing.key!r} stands for another input, task {existing.id}"
+    raise KeyReused(message, path="key", seq=existing.id, stored=before, given=fresh)
 
 
-def _made_of(tx: Tx, stream: Stream, standing: TaskRecord) -> str:
+def _made_of(tx: Tx, stream: Stream, existing: TaskRecord) -> str:
     """The digest of what a task was written down with; in a fork, which restates it, of what it was there."""
-    rows = tx.query(Q.task_made, touches=[(TASKS, stream.id), (EVENTS, stream.id)], stream=stream.id, seq=standing.id)
+    rows = tx.query(Q.task_made, touches=[(TASKS, stream.id), (EVENTS, stream.id)], stream=stream.id, seq=existing.id)
     if not rows or rows[0][0] is None:
-        return _digest(standing.title, standing.priority, standing.labels, standing.detail)
-    where = f"{stream.name} seq {standing.id}"
+        return _digest(existing.title, existing.priority, existing.labels, existing.detail)
+    where = f"{stream.name} seq {existing.id}"
     columns = body_of(tx, rows[0][0], where).set or {}
     detail = stored_value(stored_fields(doc_of(tx, rows[0][0], where), where).get("detail"), where)
     return _digest(columns["title"], columns["priority"], from_labels(columns["labels"], where), detail)
@@ -178,13 +178,13 @@ def _priority(priority: object) -> int:
 def _needed(tx: Tx, stream: Stream, needs: Iterable[object]) -> list[int]:
     if isinstance(needs, (str, bytes)) or not isinstance(needs, Iterable):
         raise Invalid(f"expected a list of tasks, got {type(needs).__name__}", path="needs")
-    seqs = {known(tx, stream, other, f"needs[{i}]") for i, other in enumerate(needs)}
+    seqs = {seq_of_task(tx, stream, other, f"needs[{i}]") for i, other in enumerate(needs)}
     if len(seqs) > REFS_MAX:
         raise TooLarge(f"{len(seqs)} needs, at most {REFS_MAX} are kept", path="needs")
     return sorted(seqs)
 
 
-def known(tx: Tx, stream: Stream, task: object, path: str) -> int:
+def seq_of_task(tx: Tx, stream: Stream, task: object, path: str) -> int:
     """The number of a task that is given as such or by a handle or record; it must be one of this session."""
     ref = getattr(task, "ref", None)
     if ref is not None and ref.uid != stream.uid.hex():
@@ -200,56 +200,56 @@ def known(tx: Tx, stream: Stream, task: object, path: str) -> int:
 
 def claim(tx: Tx, stream: Stream, seq: int, *, holder: str, ttl: Duration | None = None) -> TaskRecord:
     """Take a task that is todo or abandoned. Conflict names who holds it, or what it still waits for."""
-    found = task(tx, stream, seq)
-    if found.status is DOING and not found.abandoned:
-        raise _held(found)
-    if found.status not in (TODO, DOING):
-        raise Conflict(f"task {seq} is {found.status}", path="task", status=found.status.value)
+    record = task(tx, stream, seq)
+    if record.status is DOING and not record.abandoned:
+        raise _held(record)
+    if record.status not in (TODO, DOING):
+        raise Conflict(f"task {seq} is {record.status}", path="task", status=record.status.value)
     unmet = tx.query(Q.needs_unmet, touches=[(TASKS, stream.id), (TASK_NEEDS, stream.id)], stream=stream.id, seq=seq)
     if unmet:
         waits = ", ".join(f"{other} ({status})" for other, status in unmet)
         raise Conflict(f"task {seq} still waits for {waits}", path="needs", needs=[other for other, _ in unmet])
-    return _take(tx, stream, found, holder, ttl)
+    return _take(tx, stream, record, holder, ttl)
 
 
 def claim_next(
     tx: Tx, stream: Stream, *, holder: str, ttl: Duration | None = None, label: str | None = None
 ) -> TaskRecord | None:
     """Take the first task that is ready; None if none is. Nobody comes between finding and taking."""
-    found = ready(tx, stream, limit=1, label=label)
-    return _take(tx, stream, found[0], holder, ttl) if found else None
+    ready_tasks = ready(tx, stream, limit=1, label=label)
+    return _take(tx, stream, ready_tasks[0], holder, ttl) if ready_tasks else None
 
 
-def _take(tx: Tx, stream: Stream, found: TaskRecord, holder: str, ttl: Duration | None) -> TaskRecord:
+def _take(tx: Tx, stream: Stream, record: TaskRecord, holder: str, ttl: Duration | None) -> TaskRecord:
     expires_at = deadline(tx, ttl)
     columns = {
         "status": DOING.value,
         "holder": holder,
         "claimed_by": tx.actor,
         "claim_expires_at": expires_at,
-        "token": found.token + 1,
+        "token": record.token + 1,
         "changed_at": tx.now,
     }
     presence.touch_holder(tx, holder, expires_at)
-    tx.record(Change("task.claimed", stream, TASKS, Op.SET, {"seq": found.id}, columns))
+    tx.record(Change("task.claimed", stream, TASKS, Op.SET, {"seq": record.id}, columns))
     return msgspec.structs.replace(
-        found,
+        record,
         status=DOING,
         holder=holder,
         claimed_by=tx.actor,
         claim_expires_at=None if expires_at is None else to_datetime(expires_at),
-        token=found.token + 1,
+        token=record.token + 1,
         abandoned=False,
         changed_at=to_datetime(tx.now),
     )
 
 
-def give_back(tx: Tx, stream: Stream, taken: TaskRecord) -> None:
+def give_back(tx: Tx, stream: Stream, claimed: TaskRecord) -> None:
     """Release a task of which its claimer never heard. Nothing if it does not stand as it was claimed then."""
-    found = task(tx, stream, taken.id)
+    record = task(tx, stream, claimed.id)
     same = ("status", "holder", "token", "changed_at")
-    if all(getattr(found, each) == getattr(taken, each) for each in same):
-        move(tx, stream, taken.id, "release", token=taken.token)
+    if all(getattr(record, name) == getattr(claimed, name) for name in same):
+        move(tx, stream, claimed.id, "release", token=claimed.token)
 
 
 def move(
@@ -266,13 +266,13 @@ def move(
     arrow = MOVES[verb]
     if note is not None:
         check_text(note, "note")
-    found = task(tx, stream, seq)
-    if found.status is arrow.target and token in (None, found.token) and note in (None, found.note):
-        return found
-    fence(found, token, anybody=verb == "cancel")
-    if found.status not in arrow.sources:
-        hint = "reopen it first" if found.status in (FAILED, CANCELLED) else ""
-        raise Conflict(f"task {seq} is {found.status}", path="task", hint=hint, status=found.status.value)
+    record = task(tx, stream, seq)
+    if record.status is arrow.target and token in (None, record.token) and note in (None, record.note):
+        return record
+    fence(record, token, anybody=verb == "cancel")
+    if record.status not in arrow.sources:
+        hint = "reopen it first" if record.status in (FAILED, CANCELLED) else ""
+        raise Conflict(f"task {seq} is {record.status}", path="task", hint=hint, status=record.status.value)
     closed_at = None if arrow.target in UNFINISHED else tx.now
     columns = {
         "status": arrow.target.value, "holder": None, "claimed_by": None, "claim_expires_at": None, "changed_at": tx.now,
@@ -293,8 +293,8 @@ def move(
         )
     )
     return msgspec.structs.replace(
-        found, status=arrow.target, holder=None, claimed_by=None, claim_expires_at=None, abandoned=False,
-        note=found.note if note is None else note, changed_at=to_datetime(tx.now),
+        record, status=arrow.target, holder=None, claimed_by=None, claim_expires_at=None, abandoned=False,
+        note=record.note if note is None else note, changed_at=to_datetime(tx.now),
         closed_at=None if closed_at is None else to_datetime(closed_at),
     )  # fmt: skip
 
@@ -314,20 +314,20 @@ def edit(
     """Change what a task says; what is not given stays. Nothing is written when nothing changes. Anybody may edit one that
     is not claimed; a claimer must still hold it.
     """
-    found = task(tx, stream, seq)
-    fence(found, token)
-    given: dict[str, Any] = {
+    record = task(tx, stream, seq)
+    fence(record, token)
+    options: dict[str, Any] = {
         "title": None if title is None else check_name(title, "title"),
         "priority": None if priority is None else _priority(priority),
         "labels": None if labels is None else from_labels(to_labels(labels)),
     }
-    changed = {name: value for name, value in given.items() if value is not None and value != getattr(found, name)}
+    changed = {name: value for name, value in options.items() if value is not None and value != getattr(record, name)}
     doc, mark = None, ""
-    if detail is not ... and detail != found.detail:
+    if detail is not ... and detail != record.detail:
         doc, mark = {"detail": to_plain(detail, "detail")}, "doc_seq"
         changed["detail"] = detail
     if not changed:
-        return found
+        return record
     columns = {
         name: to_labels(value) if name == "labels" else value for name, value in changed.items() if name != "detail"
     }
@@ -345,25 +345,25 @@ def edit(
             subjects=subjects.named(about),
         )
     )
-    return msgspec.structs.replace(found, **changed, changed_at=to_datetime(tx.now))
+    return msgspec.structs.replace(record, **changed, changed_at=to_datetime(tx.now))
 
 
-def fence(found: TaskRecord, token: int | None, *, anybody: bool = False) -> None:
+def fence(record: TaskRecord, token: int | None, *, anybody: bool = False) -> None:
     """A caller that claimed a task must still hold it; any other must not move it while somebody does."""
-    if token is not None and (found.status is not DOING or found.token != token):
-        raise Stale(f"the claim on task {found.id} was lost", path="task", token=found.token, status=found.status)
-    if token is None and found.status is DOING and not found.abandoned and not anybody:
-        raise _held(found)
+    if token is not None and (record.status is not DOING or record.token != token):
+        raise Stale(f"the claim on task {record.id} was lost", path="task", token=record.token, status=record.status)
+    if token is None and record.status is DOING and not record.abandoned and not anybody:
+        raise _held(record)
 
 
-def _held(found: TaskRecord) -> Conflict:
-    ends = "" if found.claim_expires_at is None else f" until {found.claim_expires_at.isoformat()}"
+def _held(record: TaskRecord) -> Conflict:
+    ends = "" if record.claim_expires_at is None else f" until {record.claim_expires_at.isoformat()}"
     return Conflict(
-        f"task {found.id} is claimed by {found.claimed_by} ({found.holder}){ends}",
+        f"task {record.id} is claimed by {record.claimed_by} ({record.holder}){ends}",
         path="task",
-        holder=found.holder,
-        claimed_by=found.claimed_by,
-        deadline=found.claim_expires_at,
+        holder=record.holder,
+        claimed_by=record.claimed_by,
+        deadline=record.claim_expires_at,
     )
 
 
@@ -384,7 +384,8 @@ def ready(reads: Reads, stream: Stream, *, limit: int = 20, label: str | None = 
     """The tasks that can be begun now: todo or abandoned, all needs done. By priority (higher first), then by age."""
     count = check_page(limit)
     rows = []
-    dead = "".join(f"{holder}|" for holder in _claimers(reads, stream) if reads.clocks.is_dead(holder))
+    claimers = reads.query(Q.task_claimers, touches=[(TASKS, stream.id)], stream=stream.id)  # dead or alive
+    dead = "".join(f"{holder}|" for (holder,) in claimers if reads.clocks.is_dead(holder))
     for status, abandoned in ((TODO, None), (DOING, 1)):
         rows += reads.query(
             Q.tasks_ready,
@@ -398,11 +399,6 @@ def ready(reads: Reads, stream: Stream, *, limit: int = 20, label: str | None = 
         )
     rows.sort(key=lambda row: (-row[3], row[0]))
     return read_rows(rows[:count], partial(_record, reads, stream))
-
-
-def _claimers(reads: Reads, stream: Stream) -> list[str]:
-    """The claimers of tasks of a session, dead or alive."""
-    return [holder for (holder,) in reads.query(Q.task_claimers, touches=[(TASKS, stream.id)], stream=stream.id)]
 
 
 def _touched(stream: Stream) -> list[tuple[Table, int]]:
@@ -425,10 +421,10 @@ def tasks_of_store(reads: Reads, asked: TaskFilters) -> Page[tuple[Stream, TaskR
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> TaskRecord:
     (seq, title, status, priority, parent, needs, labels, actor, at, holder, claimed_by, expires_at, token,
-     key, changed_at, closed_at, made, noted, abandoned) = row  # fmt: skip
+     key, changed_at, closed_at, first_body, note_body, abandoned) = row  # fmt: skip
     where = f"{stream.name} seq {seq}"
-    detail = stored_fields(doc_of(reads, made, where), where).get("detail")
-    note = stored_text(stored_fields(doc_of(reads, noted, where), where), "note", where)
+    detail = stored_fields(doc_of(reads, first_body, where), where).get("detail")
+    note = stored_text(stored_fields(doc_of(reads, note_body, where), where), "note", where)
     void = bool(abandoned) or (status == DOING and reads.clocks.is_dead(holder or ""))
     return TaskRecord(
         id=seq, session=stream.name, title=title, status=stored_state(TaskStatus, status, where),

@@ -19,7 +19,7 @@ import msgspec
 
 from perdure.errors import Conflict, Invalid, NotFound
 from perdure.log.change import Change, Op, Stream
-from perdure.model.filters import AskFilters, wanted
+from perdure.model.filters import AskFilters, filter_params
 from perdure.model.instants import instant_us
 from perdure.model.limits import check_name, check_page, check_question
 from perdure.model.records.effects import EffectError
@@ -57,7 +57,7 @@ def ask_document(question: str, choices: Any, default: Any, detail: Any) -> dict
     """The question to a person. Invalid names what is wrong."""
     return {
         "question": check_question(question, "question"), "choices": list(_choices(choices)),
-        "default": to_plain(default, "default", kept=True), "detail": to_plain(detail, "detail", kept=True),
+        "default": to_plain(default, "default", from_store=True), "detail": to_plain(detail, "detail", from_store=True),
     }  # fmt: skip
 
 
@@ -100,9 +100,14 @@ def open_wait(
         "kind": kind.value, "state": WaitState.OPEN.value, "name": name, "place": place, "effect": effect,
         "digest": IN_DOCUMENT, "actor": tx.actor, "at": tx.now, "expires_at": deadline(tx, timeout, "timeout"),
     }  # fmt: skip
-    kept = {**(doc or {}), "digest": mark or digest([kind.value, name, doc], "wait").hex()}
-    named = {*subjects.named(about), *(() if effect is None else subjects.in_row(tx.row(EFFECTS, stream, effect)))}
-    seq = tx.record(Change(f"{_subject(kind)}.opened", stream, WAITS, set=columns, doc=kept, subjects=sorted(named)))
+    document = {**(doc or {}), "digest": mark or digest([kind.value, name, doc], "wait").hex()}
+    subject_names = {
+        *subjects.named(about),
+        *(() if effect is None else subjects.in_row(tx.row(EFFECTS, stream, effect))),
+    }
+    seq = tx.record(
+        Change(f"{_subject(kind)}.opened", stream, WAITS, set=columns, doc=document, subjects=sorted(subject_names))
+    )
     return wait(tx, stream, seq)
 
 
@@ -132,13 +137,13 @@ def withdraw(tx: Tx, stream: Stream, seq: int, by: str) -> WaitRecord:
 def _end(
     tx: Tx, stream: Stream, seq: int, state: WaitState, answer: Any, by: str, about: Iterable[str] = ()
 ) -> WaitRecord:
-    found = wait(tx, stream, seq)
-    if found.state is not WaitState.OPEN:
-        said = f"{found.id} is {found.state} already, by {found.met_by}"
-        raise Conflict(said, path="ask", state=found.state.value, met_by=found.met_by)
+    record = wait(tx, stream, seq)
+    if record.state is not WaitState.OPEN:
+        message = f"{record.id} is {record.state} already, by {record.met_by}"
+        raise Conflict(message, path="ask", state=record.state.value, met_by=record.met_by)
     columns = {"state": state.value, "met_by": by, "met_at": tx.now}
     doc = {"answer": to_plain(answer, "answer")}
-    kind = f"{_subject(found.kind)}.{'answered' if state is WaitState.MET else state.value}"
+    kind = f"{_subject(record.kind)}.{'answered' if state is WaitState.MET else state.value}"
     tx.record(
         Change(
             kind=kind,
@@ -158,15 +163,15 @@ def _end(
 def answer(tx: Tx, stream: Stream, seq: int, value: Any, by: str, about: Iterable[str] = ()) -> WaitRecord:
     """A person's answer, once; the run that asked may continue. Conflict if the ask is over; Invalid if it is no choice."""
     check_name(by, "by")
-    found = wait(tx, stream, seq)
-    if found.kind not in PEOPLE:
-        raise NotFound(f"{found.id} is not a question", path="ask")
+    record = wait(tx, stream, seq)
+    if record.kind not in PEOPLE:
+        raise NotFound(f"{record.id} is not a question", path="ask")
     if stream.kind == "run":
         runs.check_here(tx, stream)
-    if found.state is WaitState.OPEN and is_over(tx, found):
-        raise Conflict(f"the time to answer {found.id} is over", path="ask", state="expired")
-    if found.choices and value not in found.choices:
-        raise Invalid(f"expected one of {', '.join(found.choices)}; got {value!r}", path="answer")
+    if record.state is WaitState.OPEN and is_over(tx, record):
+        raise Conflict(f"the time to answer {record.id} is over", path="ask", state="expired")
+    if record.choices and value not in record.choices:
+        raise Invalid(f"expected one of {', '.join(record.choices)}; got {value!r}", path="answer")
     met = meet(tx, stream, seq, value, by, subjects.named(about))
     if stream.kind == "run":
         runs.wake(tx, stream)
@@ -175,8 +180,8 @@ def answer(tx: Tx, stream: Stream, seq: int, value: Any, by: str, about: Iterabl
 
 def expire_if_over(tx: Tx, stream: Stream, seq: int) -> WaitRecord:
     """The wait as it stands: expired with its default, if its time is over by now."""
-    found = wait(tx, stream, seq)
-    return expire(tx, stream, seq, found.default) if found.state is WaitState.OPEN and is_over(tx, found) else found
+    record = wait(tx, stream, seq)
+    return expire(tx, stream, seq, record.default) if record.state is WaitState.OPEN and is_over(tx, record) else record
 
 
 def spend(tx: Tx, stream: Stream, effect: int) -> None:
@@ -191,9 +196,9 @@ def forget(tx: Tx, stream: Stream, seq: int) -> None:
     tx.record(Change("run.wait.forgotten", stream, WAITS, Op.SET, {"seq": seq}, {"state": WaitState.WITHDRAWN.value}))
 
 
-def is_over(reads: Reads, found: WaitRecord) -> bool:
+def is_over(reads: Reads, record: WaitRecord) -> bool:
     """Whether the time of a wait is over, on the store's clock."""
-    return found.expires_at is not None and instant_us(found.expires_at, 0) <= store_now(reads)
+    return record.expires_at is not None and instant_us(record.expires_at, 0) <= store_now(reads)
 
 
 # -- signals -------------------------------------------------------------------------------------------------
@@ -219,24 +224,27 @@ def take_signal(tx: Tx, stream: Stream, seq: int, name: str) -> WaitRecord | Non
 # -- children ------------------------------------------------------------------------------------------------
 
 
-def start_child(tx: Tx, stream: Stream, wanted: runs.RunRequest, epoch: int, place: str, mark: str) -> WaitRecord:
+def start_child(tx: Tx, stream: Stream, request: runs.RunRequest, epoch: int, place: str, mark: str) -> WaitRecord:
     """Start a run of one's own and wait for its end: begun once, whatever crashes.
 
     After a restore it may have been begun before, and forgotten: it is as wary as its parent, and its effects have the keys
     that they had then, because its uid follows from its parent's and its place.
     """
     uid = hashlib.sha256(b"perdure.child.1\0" + stream.uid + place.encode()).digest()[:16]
-    taken = bool(tx.query(LOG.stream_by_uid, uid=uid, tenant=stream.tenant))  # by one that stood here before a retry
-    inherited = (*wanted.about, *subjects.in_row(tx.row(RUNS, stream)))
-    wanted = wanted._replace(about=inherited, derived_from=(stream.ref(tx.seq(stream)),))
-    child, begun = runs.start(tx, wanted, epoch, None if taken else uid, None if runs.is_known(tx, stream) else 0)
-    doc = {"question": wanted.agent}
+    # The uid may be in use by a child that stood here before a retry.
+    is_uid_in_use = bool(tx.query(LOG.stream_by_uid, uid=uid, tenant=stream.tenant))
+    inherited = (*request.about, *subjects.in_row(tx.row(RUNS, stream)))
+    request = request._replace(about=inherited, derived_from=(stream.ref(tx.seq(stream)),))
+    child, begun = runs.start(
+        tx, request, epoch, None if is_uid_in_use else uid, None if runs.is_known(tx, stream) else 0
+    )
+    doc = {"question": request.agent}
     opened = open_wait(tx, stream, WaitKind.CHILD, place=place, name=child.name, doc=doc, mark=mark)
-    found = begun or runs.run(tx, child)
-    if not found.ended:
+    record = begun or runs.run(tx, child)
+    if not record.ended:
         return opened
-    said = _said(found.status, found.result, found.error)
-    return meet(tx, stream, opened.seq, said, child.name, subjects.in_row(tx.row(RUNS, child)))
+    outcome = _outcome_of(record.status, record.result, record.error)
+    return meet(tx, stream, opened.seq, outcome, child.name, subjects.in_row(tx.row(RUNS, child)))
 
 
 def own_child(reads: Reads, stream: Stream, name: str) -> Stream | None:
@@ -256,8 +264,8 @@ def end_run(
     blamed: int | str | None = None,
 ) -> None:
     """A run is over: what it still waited for is withdrawn, and the run that started it is told, in one commit."""
-    for left in waiting(tx, stream):
-        withdraw(tx, stream, left.seq, "the end of the run")
+    for pending in waiting(tx, stream):
+        withdraw(tx, stream, pending.seq, "the end of the run")
     runs.finish(tx, stream, status, result, error, blamed)
     tell_parent(tx, stream, status, result, error)
 
@@ -269,11 +277,11 @@ def tell_parent(tx: Tx, stream: Stream, status: RunStatus, result: Any, error: E
         return
     parent = runs.find(tx, row["parent"])
     for open_one in waiting(tx, parent, kind=WaitKind.CHILD, name=stream.name):
-        meet(tx, parent, open_one.seq, _said(status, result, error), stream.name, subjects.in_row(row))
+        meet(tx, parent, open_one.seq, _outcome_of(status, result, error), stream.name, subjects.in_row(row))
         runs.wake(tx, parent)
 
 
-def _said(status: RunStatus, result: Any, error: EffectError | None) -> dict[str, Any]:
+def _outcome_of(status: RunStatus, result: Any, error: EffectError | None) -> dict[str, Any]:
     """The word that a parent hears of the end of its child."""
     if error is None:
         return {"status": status.value, "result": result}
@@ -285,11 +293,11 @@ def _said(status: RunStatus, result: Any, error: EffectError | None) -> dict[str
 
 def wait(reads: Reads, stream: Stream, seq: int) -> WaitRecord:
     """One wait. NotFound if there is none with this number."""
-    found = _waits(reads, stream, seq=seq)
-    if not found:
+    records = _waits(reads, stream, seq=seq)
+    if not records:
         hint = "`perdure asks` lists them"
         raise NotFound(f"{stream.kind} {stream.name!r} has no ask {seq}", path="ask", hint=hint)
-    return found[0]
+    return records[0]
 
 
 def waiting(reads: Reads, stream: Stream, *, kind: WaitKind | None = None, name: str | None = None) -> list[WaitRecord]:
@@ -312,18 +320,18 @@ def ends(reads: Reads, stream: Stream, after: int = 0) -> dict[int, int]:
     return dict(reads.query(Q.waits_ended, touches=[(WAITS, stream.id)], stream=stream.id, after=after))
 
 
-def answer_with(asked: WaitRecord) -> str:
+def answer_with(ask: WaitRecord) -> str:
     """The command that answers what a person is asked. The choice is left to be filled in: pasted, it chooses none."""
-    command = f"perdure answer {shlex.quote(asked.id)}"
-    if not asked.choices:
+    command = f"perdure answer {shlex.quote(ask.id)}"
+    if not ask.choices:
         return f"`{command} TEXT`"
-    return f"`{command} CHOICE` ({' or '.join(map(shlex.quote, asked.choices))})"
+    return f"`{command} CHOICE` ({' or '.join(map(shlex.quote, ask.choices))})"
 
 
 def for_effect(reads: Reads, stream: Stream, effect: int) -> WaitRecord | None:
     """The newest approval that was asked for an effect."""
-    found = _waits(reads, stream, effect=effect)
-    return found[-1] if found else None
+    records = _waits(reads, stream, effect=effect)
+    return records[-1] if records else None
 
 
 def next_expiry(reads: Reads, stream: Stream, awaited: Collection[int]) -> int | None:
@@ -333,8 +341,8 @@ def next_expiry(reads: Reads, stream: Stream, awaited: Collection[int]) -> int |
     return min((at for seq, at in rows if seq in awaited or at > now_us), default=None)
 
 
-def _waits(reads: Reads, stream: Stream, **given: Any) -> list[WaitRecord]:
-    params = dict.fromkeys(("seq", "effect", "after", "open", "kind", "name")) | given
+def _waits(reads: Reads, stream: Stream, **filters: Any) -> list[WaitRecord]:
+    params = dict.fromkeys(("seq", "effect", "after", "open", "kind", "name")) | filters
     rows = reads.query(Q.wait_get, touches=[(WAITS, stream.id)], stream=stream.id, **params)
     return [_record(reads, stream, row) for row in rows]
 
@@ -345,8 +353,8 @@ def asks(reads: Reads, asked: AskFilters) -> Page[WaitRecord]:
     whether or not its run has recorded that, and one whose run is elsewhere is not listed.
     """
     count = check_page(asked.limit)
-    found = [row for kind in sorted(PEOPLE) for row in _asked(reads, kind, asked, count + 1)]
-    newest = sorted(found, key=_cursor_of, reverse=True)
+    rows = [row for kind in sorted(PEOPLE) for row in _ask_rows(reads, kind, asked, count + 1)]
+    newest = sorted(rows, key=_cursor_of, reverse=True)
     now_us = store_now(reads) if newest else 0
     more = encode_cursor(*_cursor_of(newest[count - 1])) if len(newest) > count else None
     return read_rows(newest[:count], lambda row: _at(now_us, _record(reads, Stream(*row[14:]), row[:14])), more)
@@ -357,10 +365,10 @@ def _cursor_of(row: tuple[Any, ...]) -> tuple[int, int, int]:
     return row[8], row[14], row[0]
 
 
-def _asked(reads: Reads, kind: WaitKind, asked: AskFilters, limit: int) -> Rows:
+def _ask_rows(reads: Reads, kind: WaitKind, options: AskFilters, limit: int) -> Rows:
     """The rows of one kind: for each there is an index."""
-    at, in_stream, seq = (None, None, None) if asked.after is None else decode_cursor(asked.after, 3)
-    filters = wanted(asked)
+    at, in_stream, seq = (None, None, None) if options.after is None else decode_cursor(options.after, 3)
+    filters = filter_params(options)
     state = filters.pop("state")
     return reads.query(
         Q.waits_of_store,
@@ -377,18 +385,18 @@ def _asked(reads: Reads, kind: WaitKind, asked: AskFilters, limit: int) -> Rows:
     )
 
 
-def _at(now_us: int, found: WaitRecord) -> WaitRecord:
+def _at(now_us: int, record: WaitRecord) -> WaitRecord:
     """A wait as it stands at an instant."""
-    if found.state is WaitState.OPEN and found.expires_at is not None and instant_us(found.expires_at, 0) <= now_us:
-        return msgspec.structs.replace(found, state=WaitState.EXPIRED)
-    return found
+    if record.state is WaitState.OPEN and record.expires_at is not None and instant_us(record.expires_at, 0) <= now_us:
+        return msgspec.structs.replace(record, state=WaitState.EXPIRED)
+    return record
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> WaitRecord:
     seq, kind, state, name, place, effect, mark, actor, at, expires_at, met_by, met_at, opened, ended = row
     where = f"{stream.kind} {stream.name} wait {seq}"
     doc = stored_fields(doc_of(reads, opened, where), where)
-    became = stored_fields(doc_of(reads, ended, where), where)
+    outcome = stored_fields(doc_of(reads, ended, where), where)
     choices = stored_as(tuple[str, ...], doc.get("choices") or (), "list of choices", where)
     return WaitRecord(
         seq=seq, stream_kind=stream.kind, stream=stream.name, kind=stored_state(WaitKind, kind, where),
@@ -397,5 +405,5 @@ def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> WaitRecord:
         detail=stored_value(doc.get("detail"), where), place=place, effect=effect, digest=marked(mark, doc),
         actor=actor, at=stored_instant(at, where), expires_at=stored_instant_or_none(expires_at, where),
         met_by=met_by, met_at=stored_instant_or_none(met_at, where),
-        answer=stored_value(became.get("answer"), where), ref=stream.ref(seq),
+        answer=stored_value(outcome.get("answer"), where), ref=stream.ref(seq),
     )  # fmt: skip

@@ -107,7 +107,7 @@ def look(reads: Reads, what: Drivable, limit: int, is_dead: IsDead, me: str) -> 
     takeable = [*_takeable(reads, what, limit)] if limit else []
     holders = reads.query(Q.holders_of_runs, tenant=reads.tenant)
     void = [holder for holder, good, _ in holders if holder != me and (not good or is_dead(holder))]
-    suspects = [each for holder in void for each in held_by(reads, holder)]
+    suspects = [run for holder in void for run in held_by(reads, holder)]
     left_us, place, living, introduced = reads.query(Q.wake_left, tenant=reads.tenant, me=me)[0]
     held = sum(count for holder, _, count in holders if holder == me)
     return Look(takeable, suspects, left_us, introduced=bool(introduced), held=held, place=place, workers=living)
@@ -116,16 +116,16 @@ def look(reads: Reads, what: Drivable, limit: int, is_dead: IsDead, me: str) -> 
 def _takeable(reads: Reads, what: Drivable, limit: int) -> Iterator[FoundRun]:
     """Ready runs, and waiting ones past their time, oldest first."""
     for status, due in TAKEABLE:
-        given = {"status": status.value, "due": due, "limit": limit, **what._asdict()}
-        yield from (_found(row) for row in reads.query(Q.runs_takeable, tenant=reads.tenant, **given))
+        params = {"status": status.value, "due": due, "limit": limit, **what._asdict()}
+        yield from (_run_of_row(row) for row in reads.query(Q.runs_takeable, tenant=reads.tenant, **params))
 
 
 def held_by(reads: Reads, holder: str) -> list[FoundRun]:
     """The runs that a holder has."""
-    return [_found(row) for row in reads.query(Q.runs_held_by, tenant=reads.tenant, holder=holder, limit=ROWS_MAX)]
+    return [_run_of_row(row) for row in reads.query(Q.runs_held_by, tenant=reads.tenant, holder=holder, limit=ROWS_MAX)]
 
 
-def _found(row: tuple[Any, ...]) -> FoundRun:
+def _run_of_row(row: tuple[Any, ...]) -> FoundRun:
     agent, holder, suspect, parent, pinned, *stream = row
     return FoundRun(agent, holder, bool(suspect), parent, Stream(*stream), pinned)
 
@@ -145,8 +145,8 @@ def give_back(tx: Tx, stream: Stream, holder: str) -> bool:
 def introduce(tx: Tx, holder: str, about: About, dead: Iterable[str] = ()) -> None:
     """Begin a worker's heartbeat and write down what it can do; workers that are gone are forgotten."""
     presence.touch_holder(tx, holder)
-    for gone in {*dead, *(each for (each,) in tx.query(Q.workers_lapsed, tenant=tx.tenant))}:
-        tx.touch(WORKERS, {"holder": gone}, None)
+    for former in {*dead, *(lapsed for (lapsed,) in tx.query(Q.workers_lapsed, tenant=tx.tenant))}:
+        tx.touch(WORKERS, {"holder": former}, None)
     tx.touch(WORKERS, {"holder": holder}, {"about": msgspec.json.encode(about).decode()})
 
 
@@ -169,11 +169,13 @@ def tree(reads: Reads, is_dead: IsDead) -> WorkersRecord:
     held: dict[str, list[HeldRecord]] = {}
     for row in reads.query(Q.runs_running, tenant=reads.tenant, limit=ROWS_MAX):
         held.setdefault(row[0], []).append(_held(now_us, row))
-    found = [_worker(row, held.pop(row[0], [])) for row in reads.query(Q.workers_all, tenant=reads.tenant)]
-    found += [_stranger(reads, holder, theirs) for holder, theirs in held.items()]
-    found = [msgspec.structs.replace(each, alive=each.alive and not is_dead(each.holder)) for each in found]
-    shown = [each for each in found if each.alive or each.runs]
-    return WorkersRecord(to_datetime(now_us), tuple(shown), tuple(_queue(reads, shown)), tuple(stranded(reads)))
+    workers = [_worker(row, held.pop(row[0], [])) for row in reads.query(Q.workers_all, tenant=reads.tenant)]
+    workers += [_stranger(reads, holder, theirs) for holder, theirs in held.items()]
+    workers = [msgspec.structs.replace(worker, alive=worker.alive and not is_dead(worker.holder)) for worker in workers]
+    worth_showing = [worker for worker in workers if worker.alive or worker.runs]
+    return WorkersRecord(
+        to_datetime(now_us), tuple(worth_showing), tuple(_queue(reads, worth_showing)), tuple(stranded(reads))
+    )
 
 
 def unfinished(reads: Reads) -> int:
@@ -199,9 +201,9 @@ def stranded(reads: Reads) -> list[StrandedRecord]:
 
 def _programs(reads: Reads) -> frozenset[str]:
     """The programs of the workers that live."""
-    known = [_worker(row, []) for row in reads.query(Q.workers_all, tenant=reads.tenant)]
-    living = [each for each in known if each.alive and not reads.clocks.is_dead(each.holder)]
-    return frozenset(program for each in living if each.about is not None for program in each.about.programs)
+    workers = [_worker(row, []) for row in reads.query(Q.workers_all, tenant=reads.tenant)]
+    living = [worker for worker in workers if worker.alive and not reads.clocks.is_dead(worker.holder)]
+    return frozenset(program for worker in living if worker.about is not None for program in worker.about.programs)
 
 
 def _held(now_us: int, row: tuple[Any, ...]) -> HeldRecord:
@@ -229,7 +231,7 @@ def _worker(row: tuple[Any, ...], held: list[HeldRecord]) -> WorkerRecord:
     holder, about, actor, host, started_at, alive = row
     where = f"worker {holder}"
     try:
-        said = msgspec.json.decode(about, type=About)
+        details = msgspec.json.decode(about, type=About)
     except msgspec.DecodeError as error:
         raise Damaged(f"the stored data is no worker: {error}", path=where) from None
     started = None if started_at is None else stored_instant(started_at, where)
@@ -239,7 +241,7 @@ def _worker(row: tuple[Any, ...], held: list[HeldRecord]) -> WorkerRecord:
         host=host or "",
         started_at=started,
         alive=bool(alive),
-        about=said,
+        about=details,
         runs=tuple(held),
     )
 
@@ -261,8 +263,8 @@ def _stranger(reads: Reads, holder: str, held: list[HeldRecord]) -> WorkerRecord
 
 
 def _queue(reads: Reads, living: Iterable[WorkerRecord]) -> list[QueueRecord]:
-    known = {name for each in living if each.alive and each.about is not None for name in each.about.agents}
-    counts: dict[str, dict[str, int]] = {name: {} for name in known}
+    agents = {name for worker in living if worker.alive and worker.about is not None for name in worker.about.agents}
+    counts: dict[str, dict[str, int]] = {name: {} for name in agents}
     oldest: dict[str, int] = {}
     for agent, status, count, first in reads.query(Q.runs_counted, tenant=reads.tenant):
         counts.setdefault(agent, {})[status] = count
@@ -270,12 +272,12 @@ def _queue(reads: Reads, living: Iterable[WorkerRecord]) -> list[QueueRecord]:
             oldest[agent] = first
     for agent, count in reads.query(Q.runs_parked, tenant=reads.tenant):
         counts.setdefault(agent, {})["parked"] = count
-    return [_counted(agent, counts[agent], oldest.get(agent), known=agent in known) for agent in sorted(counts)]
+    return [_counted(agent, counts[agent], oldest.get(agent), is_known=agent in agents) for agent in sorted(counts)]
 
 
-def _counted(agent: str, by_status: dict[str, int], oldest: int | None, *, known: bool) -> QueueRecord:
+def _counted(agent: str, by_status: dict[str, int], oldest: int | None, *, is_known: bool) -> QueueRecord:
     ready, running, waiting, parked = (by_status.get(name, 0) for name in ("ready", "running", "waiting", "parked"))
     first = None if oldest is None else stored_instant(oldest, f"agent {agent}")
     return QueueRecord(
-        agent=agent, known=known, ready=ready, running=running, waiting=waiting, parked=parked, oldest_ready_at=first
+        agent=agent, known=is_known, ready=ready, running=running, waiting=waiting, parked=parked, oldest_ready_at=first
     )

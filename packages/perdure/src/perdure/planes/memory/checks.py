@@ -50,10 +50,10 @@ def to_stored(checks: Iterable[object]) -> list[dict[str, Any]]:
     if isinstance(checks, (str, bytes)) or not isinstance(checks, Iterable):
         hint = "checks=[perdure.FileHash('Makefile'), perdure.Age('30d')]"
         raise Invalid(f"expected a list of checks, got {type(checks).__name__}", path="checks", hint=hint)
-    given = list(checks)
-    if len(given) > CHECKS_MAX:
-        raise TooLarge(f"{len(given)} checks, at most {CHECKS_MAX} are kept", path="checks")
-    return [_stored(each, f"checks[{i}]") for i, each in enumerate(given)]
+    items = list(checks)
+    if len(items) > CHECKS_MAX:
+        raise TooLarge(f"{len(items)} checks, at most {CHECKS_MAX} are kept", path="checks")
+    return [_stored(check, f"checks[{i}]") for i, check in enumerate(items)]
 
 
 def from_stored(stored: Any) -> tuple[Check, ...]:
@@ -85,8 +85,8 @@ def _refuse_odd(check: object, path: str) -> None:
             if isinstance(argv, str) or not argv or len(argv) > ARGUMENTS_MAX:
                 hint = "a list, which no shell reads: perdure.Command(['make', '--version'])"
                 raise Invalid("a command is a program and its arguments", path=f"{path}.argv", hint=hint)
-            for i, each in enumerate(argv):
-                check_text(each, f"{path}.argv[{i}]", PATH_MAX_CHARS)
+            for i, argument in enumerate(argv):
+                check_text(argument, f"{path}.argv[{i}]", PATH_MAX_CHARS)
         case AtCommit(commit):
             _require(commit, "the commit is not known", path)
             check_text(commit, f"{path}.commit", 64)
@@ -169,13 +169,13 @@ def checks_of(reads: Reads, stream: Stream, limit: int) -> dict[tuple[Thing, str
     """The checks that were written last in a session or scope, by thing, name and version."""
     rows = reads.query(Q.checks_of_stream, touches=[(CHECKS, stream.id)], stream=stream.id, limit=limit)
     carried = (_carried(reads, stream, row) for row in rows)
-    return {(each.thing, each.name, each.version): each.checks for each in carried}
+    return {(item.thing, item.name, item.version): item.checks for item in carried}
 
 
 def checks_on(reads: Reads, stream: Stream, thing: Thing, name: str, version: int) -> tuple[Check, ...]:
     """The checks of one thing; none if nothing was written down for it, or only for another version."""
-    asked = {"stream": stream.id, "thing": thing.value, "name": name}
-    rows = reads.query(Q.checks_get, touches=[(CHECKS, stream.id)], **asked)
+    params = {"stream": stream.id, "thing": thing.value, "name": name}
+    rows = reads.query(Q.checks_get, touches=[(CHECKS, stream.id)], **params)
     carried = _carried(reads, stream, rows[0]) if rows else None
     return carried.checks if carried is not None and carried.version == version else ()
 
@@ -184,12 +184,12 @@ def checks_of_store(reads: Reads, *, limit: int = 100, after: str | None = None)
     """The checks of values, decisions and tasks of this tenant, each with the stream that it belongs to."""
     in_stream, seq = (0, 0) if after is None else decode_cursor(after, 2)
     rows = reads.query(Q.checks_of_store, tenant=reads.tenant, in_stream=in_stream, seq=seq, limit=limit + 1)
-    found: list[tuple[Stream, Carried]] = []
+    carried: list[tuple[Stream, Carried]] = []
     for row in rows[:limit]:
         stream = Stream(*row[5:])
-        found.append((stream, _carried(reads, stream, row[:5])))
+        carried.append((stream, _carried(reads, stream, row[:5])))
     last = rows[limit - 1] if len(rows) > limit else None
-    return Page(found, None if last is None else encode_cursor(last[5], last[3]))
+    return Page(carried, None if last is None else encode_cursor(last[5], last[3]))
 
 
 def _carried(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> Carried:

@@ -20,7 +20,7 @@ from typing import Any
 
 from perdure.errors import Error, Invalid, Unavailable
 from perdure.planes.memory import minilm
-from perdure.planes.memory.quantised import cosines, pack
+from perdure.planes.memory.vector_bytes import cosines, pack
 
 DIMS_MAX = 4_096
 NAME_MAX_CHARS = 200
@@ -46,10 +46,8 @@ class Embedder:
             hint = "a function of a list of texts that returns a vector for each"
             raise Invalid(f"expected a function, got {type(function).__name__}", path="embed", hint=hint)
         self._function = function
-        named = (
-            getattr(function, "name", None) or getattr(function, "__qualname__", None) or type(function).__qualname__
-        )
-        self.name = str(named)[:NAME_MAX_CHARS]
+        name = getattr(function, "name", None) or getattr(function, "__qualname__", None) or type(function).__qualname__
+        self.name = str(name)[:NAME_MAX_CHARS]
         self._mutex = threading.Lock()
         self._sentences: list[bytes] = []
         self._dims = 0
@@ -62,8 +60,8 @@ class Embedder:
     @property
     def number(self) -> int:
         """A number that stands for its name, digest and size, the same for every tenant and store."""
-        known = hashlib.sha256(f"{self.name}\0{self.sha256}\0{self.dims}".encode()).digest()
-        return int.from_bytes(known[:4]) % 2**31
+        digest = hashlib.sha256(f"{self.name}\0{self.sha256}\0{self.dims}".encode()).digest()
+        return int.from_bytes(digest[:4]) % 2**31
 
     @property
     def dims(self) -> int:
@@ -80,8 +78,8 @@ class Embedder:
         things than vectors of one size.
         """
         try:
-            given = self._function(list(texts))
-            found = [[float(number) for number in vector] for vector in given]
+            answer = self._function(list(texts))
+            vectors = [[float(number) for number in vector] for vector in answer]
         except Error:
             raise
         except (TypeError, ValueError) as error:
@@ -89,9 +87,9 @@ class Embedder:
         except Exception as error:
             hint = "a search by words works all the same"
             raise Unavailable(f"{self.name} failed: {error!r}"[:300], path="embed", hint=hint) from error
-        if len(found) != len(texts):
-            raise Invalid(f"{self.name} gave {len(found)} vectors for {len(texts)} texts", path="embed")
-        return [self._checked(vector) for vector in found]
+        if len(vectors) != len(texts):
+            raise Invalid(f"{self.name} gave {len(vectors)} vectors for {len(texts)} texts", path="embed")
+        return [self._checked(vector) for vector in vectors]
 
     def _checked(self, vector: list[float]) -> list[float] | None:
         if not 0 < len(vector) <= DIMS_MAX or (self._dims and len(vector) != self._dims):
@@ -107,13 +105,13 @@ class Embedder:
         """How near this query is to what has nothing to do with it: the mean, and how far that scatters."""
         near = cosines(query, self._calibrated())
         mean = sum(near) / len(near)
-        return mean, math.sqrt(sum((each - mean) ** 2 for each in near) / len(near))
+        return mean, math.sqrt(sum((cosine - mean) ** 2 for cosine in near) / len(near))
 
     def _calibrated(self) -> list[bytes]:
         with self._mutex:
             if not self._sentences:
                 packed = [pack(vector) for vector in self.vectors(UNRELATED) if vector]
-                self._sentences = [each.numbers for each in packed if each]
+                self._sentences = [entry.numbers for entry in packed if entry]
                 if not self._sentences:
                     message = f"{self.name} gives no plain sentence a vector: all are zero or not finite"
                     raise Invalid(message, path="embed")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -69,9 +69,9 @@ IndexItem: TypeAlias = "tuple[Key, IndexedText] | ShelfMove | TextsGone"
 
 
 class IndexBatch(NamedTuple):
-    """The texts to be added. found: where the index was; place: where it is then; until: up to where was read."""
+    """The texts to be added. before: where the index was; place: where it is then; until: up to where was read."""
 
-    found: IndexPlace | None
+    before: IndexPlace | None
     place: IndexPlace
     until: Position
     items: list[IndexItem]
@@ -120,24 +120,24 @@ def gather(
     committed now). None when there are none.
     """
     epoch = feed.epoch_of(reads)
-    found = _place(reads)
-    if found is not None and (found.epoch, found.version) != (epoch, VERSION):
+    current = _place(reads)
+    if current is not None and (current.epoch, current.version) != (epoch, VERSION):
         return IndexBatch(
-            found, IndexPlace(epoch, 0, 0, VERSION, found.added), Position(), [], (0, 0), Position(), clears=True
+            current, IndexPlace(epoch, 0, 0, VERSION, current.added), Position(), [], (0, 0), Position(), clears=True
         )
-    start = after or (Position(found.xid, found.pos) if found else Position())
+    start = after or (Position(current.xid, current.pos) if current else Position())
     safe = Position(*reads.query(LOG.feed_end)[0])
     end = end or Position(*reads.query(Q.feed_visible_end)[0])
     if end <= start:
         return None
     events, until = feed.events_between(reads, start, end, limit)
-    if not events and found is not None and safe <= start:
+    if not events and current is not None and safe <= start:
         return None
-    kept = max(min(until, safe), Position(found.xid, found.pos) if found else Position())
+    position = max(min(until, safe), Position(current.xid, current.pos) if current else Position())
     items = [item for event in events for item in _items(reads, event)]
     span = (min(event.position for event in events), max(event.position for event in events)) if events else (0, 0)
-    place = IndexPlace(epoch, *kept, VERSION, found.added + 1 if found else 1)
-    return IndexBatch(found, place, until, items, span, end)
+    place = IndexPlace(epoch, *position, VERSION, current.added + 1 if current else 1)
+    return IndexBatch(current, place, until, items, span, end)
 
 
 def _place(reads: Reads) -> IndexPlace | None:
@@ -155,19 +155,22 @@ def _items(reads: Reads, event: Event) -> list[IndexItem]:
             return [moved]
         if body.doc_blob:
             body.doc = body_of(reads, event.body).doc
-        said = said_by(event, body)
+        event_text = said_by(event, body)
     except (Damaged, TypeError, ValueError, KeyError):  # verify says so; a search finds the rest
         return []
-    if said is None:
+    if event_text is None:
         return []
-    parts = parts_of(said.text)
-    is_short = int(said.shelf == "turn" and len(said.text) <= SHORT_MAX_CHARS)
+    parts = parts_of(event_text.text)
+    is_short = int(event_text.shelf == "turn" and len(event_text.text) <= SHORT_MAX_CHARS)
     texts: list[IndexItem] = []
     for part, text in enumerate(parts):
         terms = words(text)
-        fixed = (said.of_seq, event.actor, event.at, int(said.user_said), is_short)
+        fixed = (event_text.of_seq, event.actor, event.at, int(event_text.user_said), is_short)
         texts.append(
-            ((event.stream, event.seq, part, said.shelf), IndexedText(*fixed, len(terms), _encode(terms).decode()))
+            (
+                (event.stream, event.seq, part, event_text.shelf),
+                IndexedText(*fixed, len(terms), _encode(terms).decode()),
+            )
         )
     return texts
 
@@ -176,13 +179,17 @@ def put(tx: Tx, batch: IndexBatch) -> bool:
     """Write a batch. False, and nothing is written, if somebody else moved the index since it was gathered."""
     tx.query(Q.index_lock, tenant=tx.tenant)
     row = tx.own_row(INDEXING)
-    found = IndexPlace(*(row[column] for column in IndexPlace._fields)) if row else None
-    if found != batch.found:
+    current = IndexPlace(*(row[column] for column in IndexPlace._fields)) if row else None
+    if current != batch.before:
         return False
     if batch.clears and not _clear(tx):
         return True
-    for key, text in _standing(tx, batch).items():
-        tx.touch(TEXTS, _named(key), None if text is None else text._asdict() | {"added": batch.place.added})
+    for key, text in _texts_after(tx, batch).items():
+        tx.touch(
+            TEXTS,
+            dict(zip(TEXTS.key, key, strict=True)),
+            None if text is None else text._asdict() | {"added": batch.place.added},
+        )
     tx.touch(INDEXING, {}, batch.place._asdict())
     return True
 
@@ -191,63 +198,59 @@ def holds(reads: Reads, batch: IndexBatch) -> bool:
     """Whether the index is already as the batch would leave it: its position lags while a transaction is in flight."""
     if batch.clears:
         return False
-    standing = _standing(reads, batch)
+    texts = _texts_after(reads, batch)
     seqs: dict[int, list[int]] = {}
-    for key in standing:
+    for key in texts:
         seqs.setdefault(key[0], []).append(key[1])
     there = {
         (stream, *row)
         for stream, of in seqs.items()
         for row in reads.query(Q.texts_between, stream=stream, first=min(of), last=max(of))
     }
-    return all((key in there) == (text is not None) for key, text in standing.items())
+    return all((key in there) == (text is not None) for key, text in texts.items())
 
 
 def _clear(tx: Tx) -> bool:
     """Take some texts away; whether none is left."""
     rows = tx.query(Q.texts_some, tenant=tx.tenant, limit=CLEAR_TEXTS)
     for key in rows:
-        tx.touch(TEXTS, _named(key), None)
+        tx.touch(TEXTS, dict(zip(TEXTS.key, key, strict=True)), None)
     return not rows
 
 
-def _standing(reads: Reads, batch: IndexBatch) -> dict[Key, IndexedText | None]:
+def _texts_after(reads: Reads, batch: IndexBatch) -> dict[Key, IndexedText | None]:
     """The texts as the batch leaves them; None: it goes. Without what was emptied since they were read."""
     emptied = (
         set(reads.query(Q.events_emptied_among, first=batch.span[0], last=batch.span[1])) if batch.items else set()
     )
-    found: dict[Key, IndexedText | None] = {}
+    texts: dict[Key, IndexedText | None] = {}
     of_memory: dict[tuple[int, int], list[Key]] = {}
     for item in batch.items:
         if isinstance(item, ShelfMove):
-            _move(reads, item, found, of_memory)
+            _move(reads, item, texts, of_memory)
             continue
         if isinstance(item, TextsGone):
             rows = reads.query(Q.texts_between, stream=item.stream, first=item.seq, last=item.seq)
-            found |= dict.fromkeys((item.stream, *row) for row in rows)
-            found |= dict.fromkeys(key for key in found if key[:2] == item)
+            texts |= dict.fromkeys((item.stream, *row) for row in rows)
+            texts |= dict.fromkeys(key for key in texts if key[:2] == item)
             continue
         key, text = item
         if (key[0], key[1]) in emptied:
             continue
-        found[key] = text
+        texts[key] = text
         of_memory.setdefault((key[0], text.of_seq), []).append(key)
-    return found
+    return texts
 
 
 def _move(
-    reads: Reads, moved: ShelfMove, found: dict[Key, IndexedText | None], of_memory: dict[tuple[int, int], list[Key]]
+    reads: Reads, moved: ShelfMove, texts: dict[Key, IndexedText | None], of_memory: dict[tuple[int, int], list[Key]]
 ) -> None:
     rows = reads.query(Q.texts_of_memory, stream=moved.stream, of_seq=moved.of_seq)
-    standing: dict[Key, IndexedText | None] = {(moved.stream, *row[:3]): IndexedText(*row[3:]) for row in rows}
-    standing |= {key: found[key] for key in of_memory.get((moved.stream, moved.of_seq), [])}
-    for key, text in standing.items():
+    present: dict[Key, IndexedText | None] = {(moved.stream, *row[:3]): IndexedText(*row[3:]) for row in rows}
+    present |= {key: texts[key] for key in of_memory.get((moved.stream, moved.of_seq), [])}
+    for key, text in present.items():
         if text is None or not key[3].startswith("memory."):
             continue
-        found[key] = None
+        texts[key] = None
         if moved.status == "superseded":
-            found[*key[:3], past_shelf(key[3])] = text
-
-
-def _named(key: tuple[Any, ...]) -> dict[str, Any]:
-    return dict(zip(TEXTS.key, key, strict=True))
+            texts[*key[:3], past_shelf(key[3])] = text

@@ -79,9 +79,9 @@ def remember(
 ) -> MemoryRecord:
     """Write a memory down, or with a key that was used before, give the memory that stands under it."""
     draft = _draft(tx, stream, text, kind, source, about, tags, confidence, valid_from, valid_to, checks)
-    standing = None if key is None else _under(tx, stream, check_name(key, "key", KEY_MAX_CHARS))
-    if standing is not None:
-        return _same(standing, draft)
+    existing = None if key is None else _under(tx, stream, check_name(key, "key", KEY_MAX_CHARS))
+    if existing is not None:
+        return _same(existing, draft)
     return _make(tx, stream, draft, key)
 
 
@@ -109,11 +109,11 @@ def supersede(
         tx, stream, text, kind or old.kind, source, old.about if about is None else about,
         old.tags if tags is None else tags, confidence, tx.now if valid_from is None else valid_from, valid_to, checks,
     )  # fmt: skip
-    standing = None if key is None else _under(tx, stream, check_name(key, "key", KEY_MAX_CHARS))
-    if standing is not None:
-        if standing.supersedes == seq and old.note in (reason, None):  # None: it was pruned
-            return old, _same(standing, draft)
-        raise KeyReused(f"key {key!r} stands for memory {standing.seq}", path="key", seq=standing.seq)
+    existing = None if key is None else _under(tx, stream, check_name(key, "key", KEY_MAX_CHARS))
+    if existing is not None:
+        if existing.supersedes == seq and old.note in (reason, None):  # None: it was pruned
+            return old, _same(existing, draft)
+        raise KeyReused(f"key {key!r} stands for memory {existing.seq}", path="key", seq=existing.seq)
     _refuse_over(old)
     draft = draft._replace(refs=[settled(tx, stream, old.ref), *draft.refs])
     new = _make(tx, stream, draft, key, supersedes=seq)
@@ -126,26 +126,26 @@ def supersede(
     return over, new
 
 
-def confirm(tx: Tx, stream: Stream, seq: int, *, because: str | None = None, about: Iterable[str] = ()) -> MemoryRecord:
+def confirm(tx: Tx, stream: Stream, seq: int, because: str | None = None, *, about: Iterable[str] = ()) -> MemoryRecord:
     """Say that a live memory still holds, now."""
     reason = None if because is None else _prose(because, "because")
-    found = memory(tx, stream, seq)
-    _refuse_over(found)
+    record = memory(tx, stream, seq)
+    _refuse_over(record)
     _change(tx, stream, seq, "memory.confirmed", reason, about, confirmed_at=tx.now)
-    return replace(found, confirmed_at=to_datetime(tx.now), note=found.note if reason is None else reason)
+    return replace(record, confirmed_at=to_datetime(tx.now), note=record.note if reason is None else reason)
 
 
-def forget(tx: Tx, stream: Stream, seq: int, *, because: str, about: Iterable[str] = ()) -> MemoryRecord:
+def forget(tx: Tx, stream: Stream, seq: int, because: str, *, about: Iterable[str] = ()) -> MemoryRecord:
     """Let a memory be found no more. Forgetting it again changes nothing."""
     reason = _prose(because, "because")
-    found = memory(tx, stream, seq)
-    if found.status is FORGOTTEN:
-        return found
-    if found.status is SUPERSEDED:
-        hint = f"forget {found.superseded_by}, or leave it: only recalls of the past (at=) show it"
-        raise Conflict(f"memory {seq} was superseded by {found.superseded_by}", path="memory", hint=hint)
+    record = memory(tx, stream, seq)
+    if record.status is FORGOTTEN:
+        return record
+    if record.status is SUPERSEDED:
+        hint = f"forget {record.superseded_by}, or leave it: only recalls of the past (at=) show it"
+        raise Conflict(f"memory {seq} was superseded by {record.superseded_by}", path="memory", hint=hint)
     _change(tx, stream, seq, "memory.forgotten", reason, about, status=FORGOTTEN.value)
-    return replace(found, status=FORGOTTEN, note=reason)
+    return replace(record, status=FORGOTTEN, note=reason)
 
 
 def count_uses(tx: Tx, used: Iterable[tuple[Stream, int]]) -> None:
@@ -159,24 +159,24 @@ def _draft(
     tx: Tx, stream: Stream, text: str, kind: str, source: Iterable[object], about: Iterable[str], tags: Iterable[str],
     confidence: float | None, valid_from: Instant | None, valid_to: Instant | None, checks: Iterable[object],
 ) -> Draft:  # fmt: skip
-    named, refs = _sources(tx, stream, source)
-    named_too = as_column([*from_labels(to_labels(about, "about")), *subjects.of_refs(tx, refs)]) or "[]"
+    source_names, refs = _sources(tx, stream, source)
+    subject_column = as_column([*from_labels(to_labels(about, "about")), *subjects.of_refs(tx, refs)]) or "[]"
     columns = {
         "kind": check_one_of(MemoryKind, kind, "kind").value,
         "valid_from": None if valid_from is None else instant_us(valid_from, tx.now, "valid_from"),
         "valid_to": None if valid_to is None else instant_us(valid_to, tx.now, "valid_to"),
         "tags": to_labels(tags, "tags"),
-        "about": named_too,
+        "about": subject_column,
     }
     start, end = columns["valid_from"], columns["valid_to"]
     if start is not None and end is not None and end <= start:
         raise Invalid("valid_to lies before valid_from", path="valid_to")
-    doc: dict[str, Any] = {"text": _prose(text, "text")} | ({"sources": named} if named else {})
+    doc: dict[str, Any] = {"text": _prose(text, "text")} | ({"sources": source_names} if source_names else {})
     if confidence is not None:
         doc["confidence"] = _confidence(confidence)
     if stored := to_stored(checks):
         doc["checks"] = stored
-    return Draft(columns, doc, refs, list(from_labels(named_too)))
+    return Draft(columns, doc, refs, list(from_labels(subject_column)))
 
 
 def _make(tx: Tx, stream: Stream, draft: Draft, key: str | None, supersedes: int | None = None) -> MemoryRecord:
@@ -217,12 +217,12 @@ def _change(
 def _sources(tx: Tx, stream: Stream, source: Iterable[object]) -> tuple[list[str], list[Ref]]:
     if isinstance(source, (str, bytes)) or not isinstance(source, Iterable):
         raise Invalid(f"expected a list of sources, got {type(source).__name__}", path="source")
-    given = list(source)
-    if len(given) > REFS_MAX:
-        raise TooLarge(f"{len(given)} sources, at most {REFS_MAX} are kept", path="source")
-    named = [_named_source(each, f"source[{i}]") for i, each in enumerate(given) if isinstance(each, str)]
-    refs = [to_ref(each, f"source[{i}]") for i, each in enumerate(given) if not isinstance(each, str)]
-    return named, to_refs(tx, stream, refs, "source")
+    items = list(source)
+    if len(items) > REFS_MAX:
+        raise TooLarge(f"{len(items)} sources, at most {REFS_MAX} are kept", path="source")
+    names = [_named_source(item, f"source[{i}]") for i, item in enumerate(items) if isinstance(item, str)]
+    refs = [to_ref(item, f"source[{i}]") for i, item in enumerate(items) if not isinstance(item, str)]
+    return names, to_refs(tx, stream, refs, "source")
 
 
 def _named_source(text: str, path: str) -> str:
@@ -251,21 +251,21 @@ def _under(tx: Tx, stream: Stream, key: str) -> MemoryRecord | None:
     return memory(tx, stream, rows[0][0]) if rows else None
 
 
-def _same(standing: MemoryRecord, draft: Draft) -> MemoryRecord:
+def _same(existing: MemoryRecord, draft: Draft) -> MemoryRecord:
     """The memory that stands, if it was made of the same. Valid times may be ages, which pass: they are not compared."""
-    given = (draft.columns["kind"], draft.doc["text"], from_labels(draft.columns["tags"]), tuple(draft.about))
-    if given == (standing.kind, standing.text, standing.tags, standing.about):
-        return standing
-    message = f"key {standing.key!r} stands for another input, memory {standing.seq}"
-    raise KeyReused(message, path="key", hint="use another key, or supersede that memory", seq=standing.seq)
+    fresh = (draft.columns["kind"], draft.doc["text"], from_labels(draft.columns["tags"]), tuple(draft.about))
+    if fresh == (existing.kind, existing.text, existing.tags, existing.about):
+        return existing
+    message = f"key {existing.key!r} stands for another input, memory {existing.seq}"
+    raise KeyReused(message, path="key", hint="use another key, or supersede that memory", seq=existing.seq)
 
 
-def _refuse_over(found: MemoryRecord) -> None:
-    if found.status is LIVE:
+def _refuse_over(record: MemoryRecord) -> None:
+    if record.status is LIVE:
         return
-    by = f" by {found.superseded_by}" if found.superseded_by else ""
-    message = f"memory {found.seq} is {found.status}{by} already"
-    raise Conflict(message, path="memory", status=found.status.value, superseded_by=found.superseded_by)
+    by = f" by {record.superseded_by}" if record.superseded_by else ""
+    message = f"memory {record.seq} is {record.status}{by} already"
+    raise Conflict(message, path="memory", status=record.status.value, superseded_by=record.superseded_by)
 
 
 # -- reading -------------------------------------------------------------------------------------------------
@@ -294,14 +294,16 @@ def memories_of_store(reads: Reads, asked: MemoryFilters) -> Page[tuple[Stream, 
 
 
 def _record(reads: Reads, stream: Stream, row: tuple[Any, ...]) -> MemoryRecord:
-    seq, made, noted, uses, used_at, *values = row
+    seq, first_body, note_body, uses, used_at, *values = row
     where = f"{stream.name} seq {seq}"
-    body = body_of(reads, made, where)
-    found = _of(stream, seq, dict(zip(_COLUMNS, values, strict=True)), stored_fields(body.doc, where), tuple(body.refs))
-    if noted is None and uses is None:
-        return found
-    note = stored_text(stored_fields(body_of(reads, noted, where).doc, where), "because", where)
-    return replace(found, note=note, uses=uses or 0, used_at=stored_instant_or_none(used_at, where))
+    body = body_of(reads, first_body, where)
+    record = _of(
+        stream, seq, dict(zip(_COLUMNS, values, strict=True)), stored_fields(body.doc, where), tuple(body.refs)
+    )
+    if note_body is None and uses is None:
+        return record
+    note = stored_text(stored_fields(body_of(reads, note_body, where).doc, where), "because", where)
+    return replace(record, note=note, uses=uses or 0, used_at=stored_instant_or_none(used_at, where))
 
 
 _COLUMNS = ("kind", "status", "key", "tags", "about", "valid_from", "valid_to", "actor", "at", "confirmed_at", "supersedes",

@@ -71,13 +71,13 @@ class MiniLM:
         """The vector of each text; an empty one gets that of nothing said."""
         session, pieces = self._loaded()
         encoded = [pieces.encode(text) for text in texts]
-        found: list[Sequence[float]] = [()] * len(texts)
+        vectors: list[Sequence[float]] = [()] * len(texts)
         by_length = sorted(range(len(texts)), key=lambda i: len(encoded[i]))  # so that little is padded
         for start in range(0, len(by_length), BATCH_TEXTS):
             numbers = by_length[start : start + BATCH_TEXTS]
             for i, vector in zip(numbers, _run(session, [encoded[i] for i in numbers]), strict=True):
-                found[i] = vector
-        return found
+                vectors[i] = vector
+        return vectors
 
     def _loaded(self) -> tuple[Any, WordPiece]:
         with self._mutex:

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Sequence
 from heapq import nsmallest
 from typing import Any, NamedTuple
 
-from perdure.planes.memory.quantised import bits_of, cosines, numpy_or_none
 from perdure.planes.memory.rank import Place
+from perdure.planes.memory.vector_bytes import bits_of, cosines, numpy_or_none
 from perdure.planes.memory.vectors import EmbeddingRow, Q
 from perdure.stores import pgvector
 from perdure.stores.core import Core
@@ -74,8 +74,8 @@ class Bits:
     @property
     def size_bytes(self) -> int:
         """Its size in memory."""
-        held = (self._streams, self._seqs, self._parts, self._shelves, self._actors, self._ats)
-        return sum(each.itemsize * len(each) for each in held) + len(self._bits) + 84 * len(self._ints)
+        columns = (self._streams, self._seqs, self._parts, self._shelves, self._actors, self._ats)
+        return sum(column.itemsize * len(column) for column in columns) + len(self._bits) + 84 * len(self._ints)
 
     def refresh(self, reads: Reads, state: EmbeddingRow) -> None:
         """Read what was added; everything again when something went: no bit of it stays."""
@@ -110,16 +110,16 @@ class Bits:
             near = bits_of(query)
             if not self._streams or len(near) != self._width:
                 return []
-            found = self._by_numpy(near, within, count) if self._numpy else self._by_counting(near, within, count)
+            rows = self._by_numpy(near, within, count) if self._numpy else self._by_counting(near, within, count)
             shelves = {code: name[6:] for name, code in self._codes.items() if name.startswith("shelf ")}
-            return [(self._streams[i], self._seqs[i], self._parts[i], shelves[self._shelves[i]]) for i in found]
+            return [(self._streams[i], self._seqs[i], self._parts[i], shelves[self._shelves[i]]) for i in rows]
 
     def _by_numpy(self, near: bytes, within: NearestFilter, count: int) -> list[int]:
         np = self._numpy
         # Copies of nothing: the arrays are looked at where they lie, and let go before anything is added.
         fits = np.ones(len(self), dtype=bool)
-        for held, dtype, wanted in self._lists(within):
-            fits &= np.isin(np.frombuffer(held, dtype=dtype), wanted)
+        for held, dtype, allowed in self._lists(within):
+            fits &= np.isin(np.frombuffer(held, dtype=dtype), allowed)
         ats = np.frombuffer(self._ats, dtype=np.int64)
         since, until = within.filters.get("since"), within.filters.get("until")
         fits &= (ats >= since) if since is not None else True
@@ -134,21 +134,21 @@ class Bits:
 
     def _lists(self, within: NearestFilter) -> list[tuple[Any, str, list[int]]]:
         """The conditions: an array, its type, and the values that fit."""
-        shelves = [self._codes[f"shelf {each}"] for each in within.shelves if f"shelf {each}" in self._codes]
-        found: list[tuple[Any, str, list[int]]] = [(self._shelves, "uint16", shelves)]
+        shelves = [self._codes[f"shelf {name}"] for name in within.shelves if f"shelf {name}" in self._codes]
+        conditions: list[tuple[Any, str, list[int]]] = [(self._shelves, "uint16", shelves)]
         if within.streams is not None:
-            found.append((self._streams, "int64", within.streams))
+            conditions.append((self._streams, "int64", within.streams))
         names = within.filters.get("actor")
         if names is not None:
-            actors = [self._codes[f"actor {each}"] for each in names if f"actor {each}" in self._codes]
-            found.append((self._actors, "uint32", actors))
-        return found
+            actors = [self._codes[f"actor {name}"] for name in names if f"actor {name}" in self._codes]
+            conditions.append((self._actors, "uint32", actors))
+        return conditions
 
     def _by_counting(self, near: bytes, within: NearestFilter, count: int) -> list[int]:
         query = int.from_bytes(near, "little")
         rows: Iterable[int] = range(len(self))
-        for held, _, wanted in self._lists(within):
-            among = set(wanted)
+        for held, _, allowed in self._lists(within):
+            among = set(allowed)
             rows = [i for i in rows if held[i] in among]
         since, until = within.filters.get("since"), within.filters.get("until")
         if since is not None or until is not None:
@@ -197,38 +197,40 @@ def _naming(reads: Reads, within: NearestFilter) -> NearestFilter:
 def _tagged(reads: Reads, within: NearestFilter) -> list[Place]:
     """The texts with the tag; or else those of the subject, by themselves or because their whole stream is about it."""
     tag, about = within.filters.get("tag"), within.filters.get("about")
-    asked = {
+    params = {
         "tenant": reads.tenant, "streams": None if within.streams is None else json.dumps(within.streams),
         "since": within.filters.get("since"), "until": within.filters.get("until"), "limit": TAGGED_MAX,
     }  # fmt: skip
     if tag:
-        rows = reads.query(Q.texts_tagged, thing="memory", tag=tag, **asked)
-        rows = {*rows, *reads.query(Q.texts_labelled, tag=tag, **asked)}
+        rows = reads.query(Q.texts_tagged, thing="memory", tag=tag, **params)
+        rows = {*rows, *reads.query(Q.texts_labelled, tag=tag, **params)}
     else:
-        rows = reads.query(Q.texts_tagged, thing="memory_about", tag=about, **asked)
-        rows = {*rows, *reads.query(Q.texts_about, about=about, **asked)}
-        rows |= {*reads.query(Q.texts_about_whole, about=about, **asked)}
+        rows = reads.query(Q.texts_tagged, thing="memory_about", tag=about, **params)
+        rows = {*rows, *reads.query(Q.texts_about, about=about, **params)}
+        rows |= {*reads.query(Q.texts_about_whole, about=about, **params)}
     shelves = set(within.shelves)
     return [(row[0], row[1], row[2], row[3]) for row in rows if row[3] in shelves]
 
 
 def cosines_at(reads: Reads, sought: Sought, places: Sequence[Place]) -> dict[Place, float]:
     """How near each of these texts is; those without a vector are left out."""
-    found: dict[Place, float] = {}
+    by_place: dict[Place, float] = {}
     for start in range(0, len(places), _CHUNK):
         some = json.dumps(places[start : start + _CHUNK])
         rows = reads.query(Q.vectors_at, tenant=reads.tenant, embedding=sought.state.embedding, places=some)
-        kept = [row for row in rows if len(row[4]) == len(sought.vector)]
-        near = _cosines(sought.vector, [bytes(row[4]) for row in kept])
-        found |= {(row[0], row[1], row[2], row[3]): round(each, 7) for row, each in zip(kept, near, strict=True)}
-    return found
+        comparable = [row for row in rows if len(row[4]) == len(sought.vector)]
+        near = _cosines(sought.vector, [bytes(row[4]) for row in comparable])
+        by_place |= {
+            (row[0], row[1], row[2], row[3]): round(cosine, 7) for row, cosine in zip(comparable, near, strict=True)
+        }
+    return by_place
 
 
-def _cosines(query: Sequence[float], kept: list[bytes]) -> list[float]:
+def _cosines(query: Sequence[float], vectors: list[bytes]) -> list[float]:
     np = numpy_or_none()
-    if np is None or not kept:
-        return cosines(query, kept)
-    small = np.frombuffer(b"".join(kept), dtype=np.int8).reshape(len(kept), -1).astype(np.float32)
-    asked = np.asarray(query, dtype=np.float32)
-    norms = np.sqrt(np.einsum("ij,ij->i", small, small)) * float(np.linalg.norm(asked))
-    return (small @ asked / np.where(norms == 0, 1, norms)).tolist()
+    if np is None or not vectors:
+        return cosines(query, vectors)
+    small = np.frombuffer(b"".join(vectors), dtype=np.int8).reshape(len(vectors), -1).astype(np.float32)
+    vector = np.asarray(query, dtype=np.float32)
+    norms = np.sqrt(np.einsum("ij,ij->i", small, small)) * float(np.linalg.norm(vector))
+    return (small @ vector / np.where(norms == 0, 1, norms)).tolist()

@@ -78,10 +78,10 @@ def weight_of(sizes: Sizes, count: int) -> float:
     return math.log(1 + (max(sizes.texts - count, 0) + 0.5) / (count + 0.5))
 
 
-def wanted(texts: Iterable[RankedText], found: Collection[Place]) -> set[Place]:
+def rankable_places(texts: Iterable[RankedText], places: Collection[Place]) -> set[Place]:
     """The places that may be ranked: those that were found by words, and those that they lend words to."""
     turns = _Turns(texts)
-    return {near.place for place in found for near in turns.around(place)}.union(found)
+    return {near.place for place in places for near in turns.around(place)}.union(places)
 
 
 def rank(
@@ -92,31 +92,29 @@ def rank(
     turns = _Turns(texts)
     scored = [_scored(by_place[place], turns.around(place), weights, sizes) for place in places if place in by_place]
     joined = scored if near is None else _joined(scored, near)
-    best = max((each.score for each in joined), default=0.0)
+    best = max((hit.score for hit in joined), default=0.0)
     lifted = [
-        each._replace(score=each.score + USER_BONUS * best) if each.text.user_said else each
-        for each in joined
-        if each.score
+        hit._replace(score=hit.score + USER_BONUS * best) if hit.text.user_said else hit for hit in joined if hit.score
     ]
-    return sorted(lifted, key=lambda each: (-round(each.score, 9), -each.text.at, each.text.place[1:], each.text.place))
+    return sorted(lifted, key=lambda hit: (-round(hit.score, 9), -hit.text.at, hit.text.place[1:], hit.text.place))
 
 
 def _joined(scored: list[Scored], near: Near) -> list[Scored]:
     """Scores of words and of vectors as one. A text without a vector is judged by its words alone."""
-    best_words = max((each.score for each in scored), default=0.0)
+    best_words = max((hit.score for hit in scored), default=0.0)
     room = max(near.cosines.values(), default=near.floor) - near.floor
     if room <= 0:
         return scored
     joined: list[Scored] = []
-    for each in scored:
-        by_words = each.score / best_words if best_words else 0.0
-        cosine = near.cosines.get(each.text.place)
+    for hit in scored:
+        by_words = hit.score / best_words if best_words else 0.0
+        cosine = near.cosines.get(hit.text.place)
         if cosine is None:
-            joined.append(each._replace(score=by_words))
+            joined.append(hit._replace(score=by_words))
         elif by_words or cosine >= near.cut:
             by_vector = max(0.0, (cosine - near.floor) / room)
             score = VECTOR_SHARE * by_vector + (1 - VECTOR_SHARE) * by_words
-            joined.append(each._replace(score=score, cosine=cosine))
+            joined.append(hit._replace(score=score, cosine=cosine))
     return joined
 
 
@@ -135,16 +133,16 @@ class _Turns:
             return []
         near = self._turns[max(0, i - NEIGHBOURS) : i] + self._turns[i + 1 : i + 1 + NEIGHBOURS]
         stream, seq = place[0], place[1]
-        return [each for each in near if each.place[0] == stream and abs(each.place[1] - seq) <= NEAR_EVENTS]
+        return [turn for turn in near if turn.place[0] == stream and abs(turn.place[1] - seq) <= NEAR_EVENTS]
 
 
 def _scored(text: RankedText, around: Collection[RankedText], weights: Mapping[str, float], sizes: Sizes) -> Scored:
     own, lent = text.counts, dict[str, int]()
     length = text.length
     if text.is_short:
-        for each in around:
-            length += each.length
-            for word, count in each.counts.items():
+        for neighbour in around:
+            length += neighbour.length
+            for word, count in neighbour.counts.items():
                 lent[word] = lent.get(word, 0) + count
     norm = K1 * (1 - B + B * length / sizes.average_lent)
     score = 0.0

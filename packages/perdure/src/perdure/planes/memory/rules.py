@@ -58,14 +58,14 @@ class Correction(NamedTuple):
 
 def broken_by(act: str, rules: Iterable[R]) -> list[R]:
     """The rules that an act breaks: a command, or the path of an edit, in which one of their patterns stands."""
-    return [rule for rule in rules if any(fnmatchcase(act, f"*{pattern}*") for pattern in _patterns(rule.tags))]
 
+    def forbids(tag: str) -> bool:
+        return tag.startswith(FORBID) and fnmatchcase(act, f"*{tag.removeprefix(FORBID)}*")
 
-def _patterns(tags: Iterable[str]) -> list[str]:
-    return [tag.removeprefix(FORBID) for tag in tags if tag.startswith(FORBID)]
+    return [rule for rule in rules if any(map(forbids, rule.tags))]
 
 
 def correction_of(rule: ForbiddingRule, tool: str, act: str) -> Correction:
     """The memory that an act leaves which broke a rule. It is about whom the rule is."""
-    said = f"The rule {rule.scope}/{rule.seq} was broken: {rule.text!r}. It was broken by {tool}: {act}"
-    return Correction(said[:SAID_MAX_CHARS], "correction", [BROKEN], rule.about)
+    text = f"The rule {rule.scope}/{rule.seq} was broken: {rule.text!r}. It was broken by {tool}: {act}"
+    return Correction(text[:SAID_MAX_CHARS], "correction", [BROKEN], rule.about)

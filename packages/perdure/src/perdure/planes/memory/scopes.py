@@ -33,15 +33,16 @@ def named_scopes(reads: Reads, own: Stream | None, scopes: Iterable[str]) -> lis
         raise Invalid(f"expected a list of names of scopes, got {type(scopes).__name__}", path="scopes")
     names = [check_name(name, f"scopes[{i}]") for i, name in enumerate(scopes)][:LABELS_MAX]
     return [
-        own if name == OWN and own is not None else _named(reads, name, f"scopes[{i}]") for i, name in enumerate(names)
+        own if name == OWN and own is not None else _existing_scope(reads, name, f"scopes[{i}]")
+        for i, name in enumerate(names)
     ]
 
 
 def _above(reads: Reads, stream: Stream) -> list[Stream]:
     rows = reads.query(Q.session_labels, touches=[(SESSIONS, stream.id)], stream=stream.id)
     labels = from_labels(rows[0][0], stream.name) if rows else ()
-    found = [find_scope(reads, name) for name in sorted({*labels, TENANT}, key=_width)]
-    return [scope for scope in found if scope is not None and scope.id != stream.id]
+    scopes = [find_scope(reads, name) for name in sorted({*labels, TENANT}, key=_width)]
+    return [scope for scope in scopes if scope is not None and scope.id != stream.id]
 
 
 def _width(name: str) -> tuple[int, str]:
@@ -49,10 +50,10 @@ def _width(name: str) -> tuple[int, str]:
     return (_NARROW_FIRST.index(kind) if kind in _NARROW_FIRST else 2, name)
 
 
-def _named(reads: Reads, name: str, path: str) -> Stream:
-    found = find_scope(reads, name)
-    if found is None:
+def _existing_scope(reads: Reads, name: str, path: str) -> Stream:
+    scope = find_scope(reads, name)
+    if scope is None:
         raise NotFound(
             f"there is no scope {name!r}", path=path, hint="store.scope(name) makes it; 'session' is this session"
         )
-    return found
+    return scope

@@ -30,9 +30,19 @@ from perdure.model.records.memories import ByVectors, Found, MemoryKind, MemoryR
 from perdure.model.words import words
 from perdure.planes.conversation import sessions
 from perdure.planes.memory import index, memories, vectors
-from perdure.planes.memory.embedder import Embedder, embedder_of
+from perdure.planes.memory.embedder import embedder_of
 from perdure.planes.memory.nearest import NearestFilter, Sought, bits_for, cosines_at, nearest
-from perdure.planes.memory.rank import NEAR_EVENTS, Near, Place, RankedText, Scored, Sizes, rank, wanted, weight_of
+from perdure.planes.memory.rank import (
+    NEAR_EVENTS,
+    Near,
+    Place,
+    RankedText,
+    Scored,
+    Sizes,
+    rank,
+    rankable_places,
+    weight_of,
+)
 from perdure.planes.memory.scopes import named_scopes, read_from
 from perdure.planes.memory.texts import kind_of, memory_shelves, parts_of, results_alone, said_by, shelves_of
 from perdure.planes.reading.body_reading import body_of
@@ -140,12 +150,12 @@ def recall(
     marks = Marks(_names(tags, "tags"), _names(about, "about"))
     complete = index.catch_up(core, tenant)
     by_vectors, near = _near(core, tenant, query)
-    found, damaged = core.read(_recall, stream, sought, near, count, only, scopes, at, marks, since, tenant=tenant)
-    used = [(each.stream, each.memory.seq) for each in found]
+    hits, damaged = core.read(_recall, stream, sought, near, count, only, scopes, at, marks, since, tenant=tenant)
+    used = [(hit.stream, hit.memory.seq) for hit in hits]
     if used and complete and counted:
         with suppress(ReadOnly):  # its index may be complete: a store that is only read counts no use
             core.write(memories.count_uses, used, actor="", tenant=tenant)
-    return Results(found, complete=complete, vectors=by_vectors, damaged=damaged)
+    return Results(hits, complete=complete, vectors=by_vectors, damaged=damaged)
 
 
 def _recall(
@@ -155,40 +165,40 @@ def _recall(
     now = store_now(reads)
     moment = now if at is None else instant_us(at, now, "at")
     readable = None if stream is None else read_from(reads, stream, scopes)
-    asked = SearchRequest(
+    request = SearchRequest(
         sought,
         memory_shelves(kinds, past=at is not None),
-        None if readable is None else [each.id for each in readable],
+        None if readable is None else [scope.id for scope in readable],
         between(reads, since, None)._asdict(),
         marks,
         near,
     )
-    streams = {each.id: each for each in readable or ()}
+    streams = {scope.id: scope for scope in readable or ()}
     narrow_first = {number: i for i, number in enumerate(streams)}
     limit = max(CANDIDATES, 5 * count)
     while True:
-        found: list[Recalled] = []
+        hits: list[Recalled] = []
         damaged: tuple[DamagedRow, ...] = ()
-        scored, full = _best(reads, asked, limit)
-        scored.sort(key=lambda each: (-round(each.score, 9), narrow_first.get(each.text.place[0], 0)))
-        for each in scored:
-            if len(found) == count:
+        scored, full = _best(reads, request, limit)
+        scored.sort(key=lambda hit: (-round(hit.score, 9), narrow_first.get(hit.text.place[0], 0)))
+        for hit in scored:
+            if len(hits) == count:
                 break
-            hit = read_rows((each,), lambda each: _recalled(reads, streams, each, moment, now, live=at is None))
-            found += filter(None, hit)
-            damaged += hit.damaged
-        if len(found) >= count or not full or limit >= CANDIDATES_MAX:
-            return found, damaged
+            page = read_rows((hit,), lambda hit: _recalled(reads, streams, hit, moment, now, live=at is None))
+            hits += filter(None, page)
+            damaged += page.damaged
+        if len(hits) >= count or not full or limit >= CANDIDATES_MAX:
+            return hits, damaged
         limit = CANDIDATES_MAX
 
 
 def _recalled(
-    reads: Reads, streams: dict[int, Stream], each: Scored, moment: int, now: int, *, live: bool
+    reads: Reads, streams: dict[int, Stream], hit: Scored, moment: int, now: int, *, live: bool
 ) -> Recalled | None:
     """The memory of a text, if it holds at a moment: what it is now is read from its row, never from the index."""
-    stream = _stream(reads, streams, each.text.place[0])
+    stream = _stream(reads, streams, hit.text.place[0])
     try:
-        record = memories.memory(reads, stream, each.text.of_seq)
+        record = memories.memory(reads, stream, hit.text.of_seq)
     except NotFound:
         return None
     holds = (record.valid_from is None or instant_us(record.valid_from, 0) <= moment) and (
@@ -197,10 +207,10 @@ def _recalled(
     if not holds or record.status is MemoryStatus.FORGOTTEN or (live and record.status is not MemoryStatus.LIVE):
         return None
     source = ", ".join([*record.sources, *(f"event {ref.seq}" for ref in record.refs)][:3])
-    said = f"{record.kind} of {record.scope_kind} {record.scope}" + (f", from {source}" if source else "")
+    origin = f"{record.kind} of {record.scope_kind} {record.scope}" + (f", from {source}" if source else "")
     newest = record.confirmed_at or record.at
     age = timedelta(microseconds=max(0, now - instant_us(newest, 0)))
-    return Recalled(stream, record, round(each.score, 6), _why(each, age, said))
+    return Recalled(stream, record, round(hit.score, 6), _why(hit, age, origin))
 
 
 # -- everything ----------------------------------------------------------------------------------------------
@@ -217,62 +227,62 @@ def search(core: Core, tenant: int, query: str, asked: SearchFilters) -> Results
         words=sought, shelves=shelves_of(kinds), streams=None, filters={"actor": speaker}, marks=marks, near=near,
         results=results_alone(kinds),
     )  # fmt: skip
-    found, damaged = core.read(_search, request, asked, count, tenant=tenant)
-    return Results(found, complete=complete, vectors=by_vectors, damaged=damaged)
+    hits, damaged = core.read(_search, request, asked, count, tenant=tenant)
+    return Results(hits, complete=complete, vectors=by_vectors, damaged=damaged)
 
 
 def _search(
-    reads: Reads, request: SearchRequest, asked: SearchFilters, count: int
+    reads: Reads, request: SearchRequest, options: SearchFilters, count: int
 ) -> tuple[list[Found], tuple[DamagedRow, ...]]:
-    ends = _places(reads, asked)
-    filters = request.filters | between(reads, asked.since, asked.until)._asdict()
+    ends = _places(reads, options)
+    filters = request.filters | between(reads, options.since, options.until)._asdict()
     request = request._replace(streams=None if ends is None else list(ends), filters=filters)
     now = store_now(reads)
     streams: dict[int, Stream] = {}
     limit = max(CANDIDATES, 5 * count)
     while True:
-        found: list[Found] = []
+        hits: list[Found] = []
         damaged: tuple[DamagedRow, ...] = ()
         scored, full = _best(reads, request, limit)
-        for each in scored:
-            if len(found) < count and (ends is None or each.text.place[1] <= ends[each.text.place[0]]):
-                stream = _stream(reads, streams, each.text.place[0])
-                shown = partial(_shown, reads, stream, now=now, is_result=each.text.place[3] in request.results)
-                hit = read_rows((each,), shown)
-                found += filter(None, hit)
-                damaged += hit.damaged
-        if len(found) >= count or not full or limit >= CANDIDATES_MAX:
-            return found, damaged
+        for hit in scored:
+            if len(hits) < count and (ends is None or hit.text.place[1] <= ends[hit.text.place[0]]):
+                stream = _stream(reads, streams, hit.text.place[0])
+                read_hit = partial(_read_hit, reads, stream, now=now, is_result=hit.text.place[3] in request.results)
+                page = read_rows((hit,), read_hit)
+                hits += filter(None, page)
+                damaged += page.damaged
+        if len(hits) >= count or not full or limit >= CANDIDATES_MAX:
+            return hits, damaged
         limit = CANDIDATES_MAX
 
 
-def _places(reads: Reads, asked: SearchFilters) -> dict[int, int] | None:
+def _places(reads: Reads, options: SearchFilters) -> dict[int, int] | None:
     """The streams of the session and the scopes that are named, each with its last event; None: everywhere."""
-    if asked.session is None and asked.scopes is None:
+    if options.session is None and options.scopes is None:
         return None
-    ends = {} if asked.session is None else _streams_of(reads, asked.session)
-    own = None if asked.session is None else sessions.find_session(reads, asked.session)
-    for each in named_scopes(reads, own[0] if own else None, asked.scopes or ()):
-        ends.setdefault(each.id, MAX_SEQ)
+    ends = {} if options.session is None else _streams_of(reads, options.session)
+    own = None if options.session is None else sessions.find_session(reads, options.session)
+    for scope in named_scopes(reads, own[0] if own else None, options.scopes or ()):
+        ends.setdefault(scope.id, MAX_SEQ)
     return ends
 
 
 def _streams_of(reads: Reads, session: str) -> dict[int, int]:
     """The streams of a session and its runs, with the last event of each that belongs to it: a fork has its parent's past."""
-    found = sessions.find_session(reads, check_name(session, "session"))
-    if found is None:
+    own = sessions.find_session(reads, check_name(session, "session"))
+    if own is None:
         raise NotFound(f"there is no session {session!r}", path="session", hint="`perdure sessions` lists them")
     ends: dict[int, int] = {}
     last = MAX_SEQ
-    for stream in ancestry(reads, found[0]):
+    for stream in ancestry(reads, own[0]):
         ends[stream.id] = last
         last = min(last, stream.fork_seq)
     return ends | {run: MAX_SEQ for (run,) in reads.query(Q.runs_of_session, tenant=reads.tenant, session=session)}
 
 
-def _shown(reads: Reads, stream: Stream, each: Scored, *, now: int, is_result: bool) -> Found | None:
+def _read_hit(reads: Reads, stream: Stream, hit: Scored, *, now: int, is_result: bool) -> Found | None:
     """A hit, with the part of it that matches. None when it went meanwhile."""
-    text = each.text
+    text = hit.text
     kind = SearchKind.RESULT if is_result else kind_of(text.place[3])
     if kind is SearchKind.MEMORY and memories.memory(reads, stream, text.of_seq).status is not MemoryStatus.LIVE:
         return None
@@ -282,12 +292,12 @@ def _shown(reads: Reads, stream: Stream, each: Scored, *, now: int, is_result: b
         return None
     body = upcast(event, decode_body(event.body))
     body.doc = body_of(reads, event.body).doc
-    said = said_by(event, body)
-    part = parts_of(said.text)[text.place[2]] if said else ""
-    why = _why(each, timedelta(microseconds=max(0, now - text.at)), f"{stream.kind} {stream.name}")
+    event_text = said_by(event, body)
+    part = parts_of(event_text.text)[text.place[2]] if event_text else ""
+    why = _why(hit, timedelta(microseconds=max(0, now - text.at)), f"{stream.kind} {stream.name}")
     return Found(
-        kind=kind, stream_kind=stream.kind, stream=stream.name, seq=text.of_seq, text=excerpt(part, each.words),
-        actor=text.actor, at=to_datetime(text.at), score=round(each.score, 6), why=why,
+        kind=kind, stream_kind=stream.kind, stream=stream.name, seq=text.of_seq, text=excerpt(part, hit.words),
+        actor=text.actor, at=to_datetime(text.at), score=round(hit.score, 6), why=why,
         ref=stream.ref(text.of_seq),
     )  # fmt: skip
 
@@ -297,10 +307,10 @@ def excerpt(text: str, matched: Sequence[str]) -> str:
     text = text.strip()
     if len(text) <= EXCERPT_CHARS:
         return text
-    wanted, place = set(matched), 0
+    terms, place = set(matched), 0
     for word in text.split():
         place = text.index(word, place)
-        if wanted.intersection(words(word)):
+        if terms.intersection(words(word)):
             break
         place += len(word)
     else:
@@ -316,45 +326,49 @@ def excerpt(text: str, matched: Sequence[str]) -> str:
 # -- finding -------------------------------------------------------------------------------------------------
 
 
-def _best(reads: Reads, asked: SearchRequest, limit: int) -> tuple[list[Scored], bool]:
+def _best(reads: Reads, request: SearchRequest, limit: int) -> tuple[list[Scored], bool]:
     """The best texts, each thing once, and whether there may be more."""
-    counted = [row for row in reads.query(Q.shelves_counted, tenant=reads.tenant) if row[0] in asked.shelves and row[1]]
-    asked = asked._replace(shelves=[row[0] for row in counted])
+    counted = [
+        row for row in reads.query(Q.shelves_counted, tenant=reads.tenant) if row[0] in request.shelves and row[1]
+    ]
+    request = request._replace(shelves=[row[0] for row in counted])
     sizes = Sizes(*(sum(row[column] for row in counted) for column in (1, 2, 3)))
     if not sizes.texts:
         return [], False
-    weights, by_words = _by_words(reads, asked, sizes, limit)
-    within = NearestFilter(asked.shelves, asked.streams, {**asked.narrowed, "results": None})
-    reach = limit * RESULTS_REACH if asked.results else limit
-    by_vector = nearest(reads, asked.near, within, reach) if asked.near else []
-    around = "turn" in asked.shelves
+    weights, by_words = _by_words(reads, request, sizes, limit)
+    within = NearestFilter(request.shelves, request.streams, {**request.narrowed, "results": None})
+    reach = limit * RESULTS_REACH if request.results else limit
+    by_vector = nearest(reads, request.near, within, reach) if request.near else []
+    around = "turn" in request.shelves
     texts = _texts(reads, list(dict.fromkeys([*by_words, *by_vector])), set(weights), around=around)
-    places = sorted(wanted(texts, by_words).union(by_vector))
-    near = _nearness(reads, asked.near, places) if asked.near else None
-    ranked = [each for each in rank(texts, places, weights, sizes, near) if _fits(each.text, asked.filters)]
-    return _each_once(_fitting(reads, asked, ranked)), len(by_words) >= limit or len(by_vector) >= reach
+    places = sorted(rankable_places(texts, by_words).union(by_vector))
+    near = None
+    if request.near:
+        near = Near(cosines_at(reads, request.near, places), request.near.floor, request.near.cut)
+    ranked = [hit for hit in rank(texts, places, weights, sizes, near) if _fits(hit.text, request.filters)]
+    return _each_once(_fitting(reads, request, ranked)), len(by_words) >= limit or len(by_vector) >= reach
 
 
-def _by_words(reads: Reads, asked: SearchRequest, sizes: Sizes, limit: int) -> tuple[dict[str, float], list[Place]]:
+def _by_words(reads: Reads, request: SearchRequest, sizes: Sizes, limit: int) -> tuple[dict[str, float], list[Place]]:
     """The weight of each word of the query, and the places with the best scores by them."""
-    lists = {"tenant": reads.tenant, "shelves": json.dumps(asked.shelves)}
-    rows = reads.query(Q.terms_counted, **lists, words=json.dumps(asked.words))
+    lists = {"tenant": reads.tenant, "shelves": json.dumps(request.shelves)}
+    rows = reads.query(Q.terms_counted, **lists, words=json.dumps(request.words))
     counts = dict(sorted(rows, key=lambda row: (row[1], row[0]))[:WORDS_MAX])
     weights = {word: weight_of(sizes, count) for word, count in counts.items()}
     if not counts:
         return weights, []
-    filters = asked.narrowed
-    found = reads.query(
+    filters = request.narrowed
+    best = reads.query(
         Q.texts_best,
         **lists,
-        weights=json.dumps([[word, weights[word]] for word in _rarest(counts, capped=asked.streams is None)]),
+        weights=json.dumps([[word, weights[word]] for word in _rarest(counts, capped=request.streams is None)]),
         average=sizes.average,
-        streams=None if asked.streams is None else json.dumps(asked.streams),
+        streams=None if request.streams is None else json.dumps(request.streams),
         filtered=True if any(value is not None for value in filters.values()) else None,
         limit=limit,
         **filters,
     )
-    return weights, [(row[0], row[1], row[2], row[3]) for row in found]
+    return weights, [(row[0], row[1], row[2], row[3]) for row in best]
 
 
 def _near(core: Core, tenant: int, query: str) -> tuple[ByVectors, Sought | None]:
@@ -382,23 +396,15 @@ def _near(core: Core, tenant: int, query: str) -> tuple[ByVectors, Sought | None
             raise
         log.warning("searched by words alone: %s", error)
         return ByVectors.FAILED, None
-    state, near = core.read(_stored, embedder, tenant=tenant)
+    state, near = core.read(lambda reads: (vectors.state_of(reads, embedder), pgvector.find(reads)), tenant=tenant)
     reach = SCATTERS * scatter
     sought = Sought(vector, state, unrelated - reach, unrelated + reach, bits_for(core, tenant), near)
     return (ByVectors.ALL if complete else ByVectors.SOME), sought
 
 
-def _stored(reads: Any, embedder: Embedder) -> tuple[vectors.EmbeddingRow, pgvector.NearColumn | None]:
-    return vectors.state_of(reads, embedder), pgvector.find(reads)
-
-
-def _nearness(reads: Reads, sought: Sought, places: list[Place]) -> Near:
-    return Near(cosines_at(reads, sought, places), sought.floor, sought.cut)
-
-
-def _why(each: Scored, age: timedelta, source: str) -> Why:
-    near = None if each.cosine is None else round(each.cosine, 4)
-    return Why(each.words, each.lent, age, source, near, each.text.user_said)
+def _why(hit: Scored, age: timedelta, source: str) -> Why:
+    near = None if hit.cosine is None else round(hit.cosine, 4)
+    return Why(hit.words, hit.lent, age, source, near, hit.text.user_said)
 
 
 def _fits(text: RankedText, filters: dict[str, Any]) -> bool:
@@ -407,54 +413,54 @@ def _fits(text: RankedText, filters: dict[str, Any]) -> bool:
     return (since is None or text.at >= since) and (until is None or text.at < until) and actor in (None, text.actor)
 
 
-def _fitting(reads: Reads, asked: SearchRequest, ranked: list[Scored]) -> list[Scored]:
+def _fitting(reads: Reads, request: SearchRequest, ranked: list[Scored]) -> list[Scored]:
     """Those that have every tag and subject, and are results where only these are asked for."""
-    tags, about = asked.marks
+    tags, about = request.marks
     each_alone = [("tag", tag) for tag in tags] + [("about", subject) for subject in about]
-    if asked.results:
-        each_alone.append(("results", json.dumps(asked.results)))
+    if request.results:
+        each_alone.append(("results", json.dumps(request.results)))
     for name, value in each_alone if ranked else ():
-        places = json.dumps([each.text.place for each in ranked])
-        given: dict[str, Any] = {"tenant": reads.tenant, "places": places, name: value}
-        fitting = set(reads.query(Q.texts_fitting, **given))
-        ranked = [each for each in ranked if each.text.place in fitting]
+        places = json.dumps([hit.text.place for hit in ranked])
+        params: dict[str, Any] = {"tenant": reads.tenant, "places": places, name: value}
+        fitting = set(reads.query(Q.texts_fitting, **params))
+        ranked = [hit for hit in ranked if hit.text.place in fitting]
     return ranked
 
 
 def _rarest(counts: dict[str, int], *, capped: bool) -> list[str]:
     """The words whose texts are looked at, rarest first: the others only add to the scores of these."""
-    taken: list[str] = []
+    rarest: list[str] = []
     total = 0
     for word, count in counts.items():
         total += count
-        if taken and capped and total > POSTINGS_MAX:
+        if rarest and capped and total > POSTINGS_MAX:
             break
-        taken.append(word)
-    return taken
+        rarest.append(word)
+    return rarest
 
 
 def _texts(reads: Reads, places: list[Place], sought: set[str], *, around: bool) -> list[RankedText]:
     """These texts, and the turns around the turns among them."""
     stretches = _stretches(places, NEAR_EVENTS if around else 0)
     rows = reads.query(Q.texts_near, tenant=reads.tenant, stretches=json.dumps(stretches)) if stretches else []
-    wanted = set(places)
+    own_places = set(places)
     return [
         _text(row, sought)
         for row in rows
-        if (row[0], row[1], row[2], row[3]) in wanted or (around and row[3] == "turn")
+        if (row[0], row[1], row[2], row[3]) in own_places or (around and row[3] == "turn")
     ]
 
 
 def _stretches(places: list[Place], reach: int) -> list[list[int]]:
     """The events to be read, joined where they overlap."""
-    found: list[list[int]] = []
+    stretches: list[list[int]] = []
     for stream, seq, _, shelf in sorted(places):
         width = reach if shelf == "turn" else 0
-        if found and found[-1][0] == stream and found[-1][2] >= seq - width - 1:
-            found[-1][2] = max(found[-1][2], seq + width)
+        if stretches and stretches[-1][0] == stream and stretches[-1][2] >= seq - width - 1:
+            stretches[-1][2] = max(stretches[-1][2], seq + width)
         else:
-            found.append([stream, seq - width, seq + width])
-    return found
+            stretches.append([stream, seq - width, seq + width])
+    return stretches
 
 
 def _text(row: tuple[Any, ...], sought: set[str]) -> RankedText:
@@ -477,16 +483,16 @@ def _text(row: tuple[Any, ...], sought: set[str]) -> RankedText:
 
 def _each_once(scored: list[Scored]) -> list[Scored]:
     best: dict[tuple[int, str, int], Scored] = {}
-    for each in scored:
-        stream, _, _, shelf = each.text.place
-        best.setdefault((stream, kind_of(shelf).value, each.text.of_seq), each)
+    for hit in scored:
+        stream, _, _, shelf = hit.text.place
+        best.setdefault((stream, kind_of(shelf).value, hit.text.of_seq), hit)
     return list(best.values())
 
 
-def _stream(reads: Reads, known: dict[int, Stream], number: int) -> Stream:
-    if number not in known:
-        known[number] = Stream(*reads.query(LOG.stream_by_id, id=number)[0])
-    return known[number]
+def _stream(reads: Reads, streams: dict[int, Stream], number: int) -> Stream:
+    if number not in streams:
+        streams[number] = Stream(*reads.query(LOG.stream_by_id, id=number)[0])
+    return streams[number]
 
 
 # -- what was asked ------------------------------------------------------------------------------------------

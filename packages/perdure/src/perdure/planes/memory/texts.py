@@ -50,8 +50,8 @@ class TextsGone(NamedTuple):
 def said_by(event: Event, body: Body) -> EventText | None:
     """The text of an event, or None if it says nothing that is searched."""
     reader = _READERS.get(event.table)
-    found = reader(event, body) if reader else None
-    return found if found and found.text.strip() else None
+    event_text = reader(event, body) if reader else None
+    return event_text if event_text and event_text.text.strip() else None
 
 
 def moved_by(event: Event, body: Body) -> ShelfMove | TextsGone | None:
@@ -92,13 +92,13 @@ def kind_of(shelf: str) -> SearchKind:
 
 def parts_of(text: str) -> list[str]:
     """The parts in which a text is indexed, cut between words where that is possible."""
-    left = text[:TEXT_MAX_CHARS]
+    rest = text[:TEXT_MAX_CHARS]
     parts = []
-    while len(left) > PART_MAX_CHARS:
-        cut = max(left.rfind(mark, PART_MAX_CHARS // 2, PART_MAX_CHARS) for mark in ("\n", " ")) + 1 or PART_MAX_CHARS
-        parts.append(left[:cut])
-        left = left[cut:]
-    return [*parts, left]
+    while len(rest) > PART_MAX_CHARS:
+        cut = max(rest.rfind(mark, PART_MAX_CHARS // 2, PART_MAX_CHARS) for mark in ("\n", " ")) + 1 or PART_MAX_CHARS
+        parts.append(rest[:cut])
+        rest = rest[cut:]
+    return [*parts, rest]
 
 
 def flat(tree: Any) -> str:
@@ -109,17 +109,17 @@ def flat(tree: Any) -> str:
 
 
 def _leaves(tree: Any) -> Iterator[str]:
-    waiting, seen, chars = [tree], 0, 0
-    while waiting and seen < _NESTED_MAX and chars < TEXT_MAX_CHARS:
-        seen += 1
-        each = waiting.pop()
-        if type(each) is str or (type(each) in (int, float)):
-            chars += len(str(each))
-            yield str(each)
-        elif type(each) is dict:
-            waiting += [] if _is_bytes(each) else reversed(each.values())
-        elif type(each) is list:
-            waiting += reversed(each)
+    waiting, visited, chars = [tree], 0, 0
+    while waiting and visited < _NESTED_MAX and chars < TEXT_MAX_CHARS:
+        visited += 1
+        node = waiting.pop()
+        if type(node) is str or (type(node) in (int, float)):
+            chars += len(str(node))
+            yield str(node)
+        elif type(node) is dict:
+            waiting += [] if _is_bytes(node) else reversed(node.values())
+        elif type(node) is list:
+            waiting += reversed(node)
 
 
 def _is_bytes(tree: dict[str, Any]) -> bool:
@@ -158,13 +158,13 @@ def _task(event: Event, body: Body) -> EventText:
 
 
 def _effect(event: Event, body: Body) -> EventText:
-    said = _fields(body.doc, "args", "result", "error")
-    return EventText("effect", _row(event, body), "\n".join(filter(None, (flat(body.set.get("tool", "")), said))))
+    contents = _fields(body.doc, "args", "result", "error")
+    return EventText("effect", _row(event, body), "\n".join(filter(None, (flat(body.set.get("tool", "")), contents))))
 
 
 def _step(event: Event, body: Body) -> EventText | None:
-    said = _fields(body.doc, "value", "error")
-    return EventText("result", event.seq, f"{_fields(body.doc, 'name')}\n{said}") if said else None
+    contents = _fields(body.doc, "value", "error")
+    return EventText("result", event.seq, f"{_fields(body.doc, 'name')}\n{contents}") if contents else None
 
 
 def _run(event: Event, body: Body) -> EventText:

@@ -52,5 +52,5 @@ def bring_some(core: Core, tenant: int) -> bool:
 
 
 def _counted(reads: Reads, embedding: str | None) -> Indexed:
-    texts, made = reads.query(Q.texts_and_vectors, tenant=reads.tenant)[0]
-    return Indexed(texts, made, embedding)
+    texts, vectors = reads.query(Q.texts_and_vectors, tenant=reads.tenant)[0]
+    return Indexed(texts, vectors, embedding)

@@ -86,7 +86,7 @@ def put(
     row = _checked(tx, stream, name, expect)
     version = row["version"] + 1 if row else 1
     expires_at = deadline(tx, ttl)
-    named = {*subjects.named(about), *(subjects.in_row(row) if derived else ())}
+    subject_names = {*subjects.named(about), *(subjects.in_row(row) if derived else ())}
     columns = {"version": version, "updated_at": tx.now, "expires_at": expires_at, "gone": 0, **_afresh(row)}
     op = Op.SET if row else Op.INSERT
     tx.record(
@@ -99,7 +99,7 @@ def put(
             set=columns,
             doc=plain,
             mark="seq",
-            subjects=sorted(named),
+            subjects=sorted(subject_names),
         )
     )
     put_checks(tx, stream, Thing.VALUE, name, checks, version)
@@ -142,18 +142,18 @@ def _drop(tx: Tx, stream: Stream, name: str, row: Row) -> None:
 def extend(tx: Tx, stream: Stream, name: str, ttl: Duration) -> bool:
     """Let a value live for `ttl` from now; whether it is there. It keeps its version and the instant at which it was set."""
     row = tx.row(ENTRIES, stream, name)
-    found = entry(tx, stream, name) if row is not None and _is_live(tx, row) else None
-    if row is None or found is None:
+    current = entry(tx, stream, name) if row is not None and _is_live(tx, row) else None
+    if row is None or current is None:
         return False
-    kept = {column: row[column] for column in ("version", "updated_at", "gone")}
+    unchanged = {column: row[column] for column in ("version", "updated_at", "gone")}
     change = Change(
         kind="value.set",
         stream=stream,
         table=ENTRIES,
         op=Op.SET,
         key={"name": name},
-        set={**kept, "expires_at": deadline(tx, ttl), **_afresh(row)},
-        doc=to_plain(found.value, "value", kept=True),
+        set={**unchanged, "expires_at": deadline(tx, ttl), **_afresh(row)},
+        doc=to_plain(current.value, "value", from_store=True),
         mark="seq",
         subjects=sorted(subjects.in_row(row)),
     )
@@ -256,14 +256,14 @@ def refuse_pruned(reads: Reads, stream: Stream, last: int | None = None) -> None
     """
     if last is None and not isinstance(reads, PastReader):
         return
-    seen: int = reads.query(LOG.stream_head, stream=stream.id)[0][0] if last is None else last
+    moment: int = reads.query(LOG.stream_head, stream=stream.id)[0][0] if last is None else last
     first = reads.query(Q.entries_emptied, touches=[(EVENTS, stream.id)], stream=stream.id)[0][0]
-    if first is None or first > seen:
+    if first is None or first > moment:
         return
-    for each in _prunings(reads, stream, seen):
-        if min(each.emptied, default=each.until) <= seen < each.until:
-            message = f"values that stood at event {seen} were pruned by event {each.by}"
-            raise NotFound(message, path=f"{stream.kind} {stream.name}", hint=f"look at event {each.until} or later")
+    for pruning in _prunings(reads, stream, moment):
+        if min(pruning.emptied, default=pruning.until) <= moment < pruning.until:
+            message = f"values that stood at event {moment} were pruned by event {pruning.by}"
+            raise NotFound(message, path=f"{stream.kind} {stream.name}", hint=f"look at event {pruning.until} or later")
 
 
 class _Pruning(NamedTuple):
@@ -278,14 +278,14 @@ def _prunings(reads: Reads, stream: Stream, after: int) -> list[_Pruning]:
     """The events that took versions of values away after an event."""
     if isinstance(reads, PastReader):
         return reads.beyond(lambda origin: _prunings(origin, stream, after))
-    found: list[_Pruning] = []
+    prunings: list[_Pruning] = []
     for by, body in reads.query(Q.prunings_of_values, uid=stream.uid, after=after):
         where = f"{stream.name} seq {by}"
         doc = stored_fields(doc_of(reads, body, where), where)
         if doc.get("table") == ENTRIES.name and "until" in doc:
             emptied = stored_as(list[int], doc.get("emptied"), "list of events", where)
-            found.append(_Pruning(by, emptied, stored_as(int, doc["until"], "event", where)))
-    return found
+            prunings.append(_Pruning(by, emptied, stored_as(int, doc["until"], "event", where)))
+    return prunings
 
 
 def after_prefix(prefix: str) -> str | None:

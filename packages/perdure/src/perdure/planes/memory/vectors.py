@@ -21,9 +21,9 @@ from perdure.log.event import Event, decode_body
 from perdure.log.upcast import upcast
 from perdure.planes.memory.embedder import Embedder
 from perdure.planes.memory.index import Q as INDEX
-from perdure.planes.memory.quantised import Packed, pack
 from perdure.planes.memory.rank import Place
 from perdure.planes.memory.texts import parts_of, said_by
+from perdure.planes.memory.vector_bytes import Packed, pack
 from perdure.planes.reading.body_reading import body_of
 from perdure.planes.tables import EMBEDDINGS, VECTORS
 from perdure.stores.core import Core
@@ -59,9 +59,9 @@ class WaitingText(NamedTuple):
 
 
 class EmbeddingBatch(NamedTuple):
-    """Texts to be embedded. found: how far the embedding was; done: how far it is then; is_last: no other text waits."""
+    """Texts to be embedded. before: how far the embedding was; done: how far it is then; is_last: no other text waits."""
 
-    found: EmbeddingRow
+    before: EmbeddingRow
     waiting: list[WaitingText]
     done: int
     is_last: bool
@@ -82,18 +82,18 @@ def catch_up(
 
     Unavailable or Invalid when the embedding fails: what was made before is kept.
     """
-    made = 0
+    count = 0
     total = core.read(_missing, embedder, tenant=tenant) if tell else 0
-    while texts_max is None or made < texts_max:
-        room = BATCH_TEXTS if texts_max is None else min(BATCH_TEXTS, texts_max - made)
+    while texts_max is None or count < texts_max:
+        room = BATCH_TEXTS if texts_max is None else min(BATCH_TEXTS, texts_max - count)
         batch = core.read(gather, embedder, room, tenant=tenant)
-        if not batch.waiting and batch.done == batch.found.done:
+        if not batch.waiting and batch.done == batch.before.done:
             return True
         packed = _packed(embedder, batch.waiting)
         core.write(put, embedder, batch, packed, actor="", tenant=tenant)
-        made += len(batch.waiting)
+        count += len(batch.waiting)
         if tell:
-            tell(made, max(total, made))
+            tell(count, max(total, count))
         if batch.is_last:
             return True
     return False
@@ -119,7 +119,9 @@ def gather(reads: Reads, embedder: Embedder, limit: int) -> EmbeddingBatch:
     is_last = len(rows) <= limit
     done = max(state.done, (batches[0][0] if batches else 0) if is_last else rows[-1][6] - 1)
     places = json.dumps([row[:2] for row in rows[:limit]])
-    events = {(each.stream, each.seq): each for each in map(event_of, reads.query(Q.events_of_texts, places=places))}
+    events = {
+        (event.stream, event.seq): event for event in map(event_of, reads.query(Q.events_of_texts, places=places))
+    }
     waiting = [
         WaitingText((row[0], row[1], row[2], row[3]), row[4], row[5], _text(reads, events.get(row[:2]), row[2]))
         for row in rows[:limit]
@@ -134,16 +136,16 @@ def _text(reads: Reads, event: Event | None, part: int) -> str:
     try:
         body = upcast(event, decode_body(event.body))
         body.doc = body_of(reads, event.body).doc
-        said = said_by(event, body)
-        return parts_of(said.text)[part] if said else ""
+        event_text = said_by(event, body)
+        return parts_of(event_text.text)[part] if event_text else ""
     except (Damaged, TypeError, ValueError, KeyError, IndexError):  # as in `index`
         return ""
 
 
 def _packed(embedder: Embedder, waiting: list[WaitingText]) -> list[Packed]:
-    texts = [each.text for each in waiting if embedder.reads(each.text)]
-    made = iter(embedder.vectors(texts) if texts else [])
-    packed = [_pack(next(made)) if embedder.reads(each.text) else NONE for each in waiting]
+    texts = [item.text for item in waiting if embedder.reads(item.text)]
+    vectors = iter(embedder.vectors(texts) if texts else [])
+    packed = [_pack(next(vectors)) if embedder.reads(item.text) else NONE for item in waiting]
     empty = packed.count(NONE) - (len(waiting) - len(texts))
     if empty:
         log.warning("%s of %s texts have no vector: %s gave zero or no numbers", empty, len(texts), embedder.name)
@@ -161,14 +163,14 @@ def put(tx: Tx, embedder: Embedder, batch: EmbeddingBatch, packed: list[Packed])
     row = tx.own_row(EMBEDDINGS, *key.values())
     number = embedder.number
     state = EmbeddingRow(number, row["done"], row["batches"], row["gone"]) if row else EmbeddingRow(number, 0, 0, 0)
-    places = json.dumps([each.place for each in batch.waiting])
+    places = json.dumps([item.place for item in batch.waiting])
     there = set(tx.query(Q.texts_there, tenant=tx.tenant, places=places))
-    for each, (bits, numbers) in zip(batch.waiting, packed, strict=True):
-        if each.place in there:
+    for item, (bits, numbers) in zip(batch.waiting, packed, strict=True):
+        if item.place in there:
             tx.touch(
                 VECTORS,
-                dict(zip(VECTORS.key, (*each.place, number), strict=True)),
-                {"batch": state.batches + 1, "actor": each.actor, "at": each.at, "bits": bits, "vector": numbers},
+                dict(zip(VECTORS.key, (*item.place, number), strict=True)),
+                {"batch": state.batches + 1, "actor": item.actor, "at": item.at, "bits": bits, "vector": numbers},
             )
     moved = state._replace(done=max(state.done, batch.done), batches=state.batches + 1)
     tx.touch(EMBEDDINGS, key, moved._asdict())
@@ -177,8 +179,8 @@ def put(tx: Tx, embedder: Embedder, batch: EmbeddingBatch, packed: list[Packed])
 def drop_others(core: Core, tenant: int, embedder: Embedder) -> int:
     """Take away the vectors of every other embedding; how many went. Stopped halfway, it is continued by the next call."""
     dropped = 0
-    while gone := core.write(_drop_some, embedder, actor="", tenant=tenant):
-        dropped += gone - 1
+    while count := core.write(_drop_some, embedder, actor="", tenant=tenant):
+        dropped += count - 1
     return dropped
 
 

@@ -58,9 +58,9 @@ def _bound(value: Instant | None, now_us: int, path: str) -> int | None:
 
 def pauses(wait: Duration | None, path: str = "wait") -> Iterator[float]:
     """Seconds to pause between attempts, growing; together they last as long as `wait`."""
-    left = 0.0 if wait is None else duration_us(wait, path) / SECOND_US
+    seconds_left = 0.0 if wait is None else duration_us(wait, path) / SECOND_US
     pause = _FIRST_PAUSE_SECONDS
-    while left > 0:
-        yield min(pause, left)
-        left -= pause
+    while seconds_left > 0:
+        yield min(pause, seconds_left)
+        seconds_left -= pause
         pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)

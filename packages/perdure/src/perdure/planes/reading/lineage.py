@@ -78,13 +78,13 @@ def touching(table: Table, stream: Stream, holder: int) -> list[tuple[Table, int
 
 def segments(reads: Reads, stream: Stream, upto: int = MAX_SEQ) -> list[Segment]:
     """The streams that hold this one's past, newest first, up to a sequence number."""
-    found = []
+    spans = []
     last = upto
-    for each in ancestry(reads, stream):
-        if last > each.fork_seq:
-            found.append(Segment(each.id, each.fork_seq, last))
-        last = min(last, each.fork_seq)
-    return found
+    for ancestor in ancestry(reads, stream):
+        if last > ancestor.fork_seq:
+            spans.append(Segment(ancestor.id, ancestor.fork_seq, last))
+        last = min(last, ancestor.fork_seq)
+    return spans
 
 
 class MergeNote(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from perdure.log.change import Stream
 from perdure.log.table import Table
-from perdure.model.filters import ListingFilters, SpanFilters, wanted
+from perdure.model.filters import ListingFilters, SpanFilters, filter_params
 from perdure.model.limits import check_page
 from perdure.planes.reading.durations import between
 from perdure.planes.reading.paging import Page, decode_cursor, encode_cursor, page_by_seq, read_rows
@@ -34,19 +34,19 @@ class Listing:
         last = (None,) * len(place) if filters.after is None else decode_cursor(filters.after, len(place))
         self.asked: dict[str, Any] = {
             "tenant": reads.tenant, "limit": self._count + 1, **dict(zip(place, last, strict=True)),
-            **wanted(filters), **between(reads, filters.since, filters.until)._asdict(),
+            **filter_params(filters), **between(reads, filters.since, filters.until)._asdict(),
         }  # fmt: skip
 
     def page(
-        self, rows: Rows, made: Callable[[Stream, tuple[Any, ...]], T], at: int, number: int | None = None
+        self, rows: Rows, read_row: Callable[[Stream, tuple[Any, ...]], T], at: int, number: int | None = None
     ) -> Page[tuple[Stream, T]]:
-        """The contents of the rows, each with its stream. made: reads a row without its stream. at, number: the columns of its
-        instant, and of its number in its stream. A row is placed by what is stored, also where no calendar has that.
+        """The contents of the rows, each with its stream. read_row: reads a row without its stream. at, number: the columns of
+        its instant, and of its number in its stream. A row is placed by what is stored, also where no calendar has that.
         """
 
         def read(row: tuple[Any, ...]) -> tuple[Stream, T]:
             stream = Stream(*row[-_STREAM:])
-            return stream, made(stream, row[:-_STREAM])
+            return stream, read_row(stream, row[:-_STREAM])
 
         more = None
         if len(rows) > self._count:
@@ -59,9 +59,9 @@ def rows_of_stream(
     reads: Reads,
     statement: Statement,
     stream: Stream,
-    asked: ListingFilters,
+    filters: ListingFilters,
     touches: Iterable[tuple[Table, int]],
-    made: Callable[[Reads, Stream, tuple[Any, ...]], T],
+    read_row: Callable[[Reads, Stream, tuple[Any, ...]], T],
     *,
     about: str | None,
     **own: Any,
@@ -69,9 +69,9 @@ def rows_of_stream(
     """One page of what is made of the rows of a stream, newest first; a row begins with its number. about: the subject to look
     for, as `subjects.wanted_here` gives it. own: parameters besides the filters.
     """
-    count = check_page(asked.limit)
-    after = None if asked.after is None else decode_cursor(asked.after, 1)[0]
-    given = {**wanted(asked), **own, "about": about}
-    rows = reads.query(statement, touches=touches, stream=stream.id, after=after, limit=count + 1, **given)
+    count = check_page(filters.limit)
+    after = None if filters.after is None else decode_cursor(filters.after, 1)[0]
+    params = {**filter_params(filters), **own, "about": about}
+    rows = reads.query(statement, touches=touches, stream=stream.id, after=after, limit=count + 1, **params)
     page = page_by_seq(rows, count, lambda row: row[0])
-    return read_rows(page, partial(made, reads, stream), page.next)
+    return read_rows(page, partial(read_row, reads, stream), page.next)

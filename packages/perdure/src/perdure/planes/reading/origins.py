@@ -21,7 +21,7 @@ from perdure.stores.tx import LOG, Tx
 
 def home(reads: Reads, stream: Stream, seq: int) -> Stream:
     """The stream that holds this event: the stream itself, or (early events of a fork) one of its parents."""
-    return next(each for each in ancestry(reads, stream) if each.parent is None or seq > each.fork_seq)
+    return next(ancestor for ancestor in ancestry(reads, stream) if ancestor.parent is None or seq > ancestor.fork_seq)
 
 
 def check_seq(seq: object, path: str) -> int:

@@ -48,9 +48,9 @@ class Page(list[T]):
         self.next = next
         self.damaged = damaged
 
-    def each(self, made: Callable[[T], U]) -> Page[U]:
+    def each(self, convert: Callable[[T], U]) -> Page[U]:
         """This page with something else made of every row. A row of which nothing can be made is named in `damaged`."""
-        page = read_rows(self, made, self.next)
+        page = read_rows(self, convert, self.next)
         return Page(page, self.next, self.damaged + page.damaged)
 
     def whole(self) -> Page[T]:
@@ -61,17 +61,17 @@ class Page(list[T]):
 
 
 def read_rows(
-    rows: Iterable[R], made: Callable[[R], T], next: str | None = None  # noqa: A002 - as in Page
+    rows: Iterable[R], convert: Callable[[R], T], next: str | None = None  # noqa: A002 - as in Page
 ) -> Page[T]:  # fmt: skip
     """A page of what is made of rows. A row of which nothing can be made does not end the listing: it is named in `damaged`."""
-    found: list[T] = []
+    records: list[T] = []
     damaged: list[DamagedRow] = []
     for row in rows:
         try:
-            found.append(made(row))
+            records.append(convert(row))
         except (Damaged, NewerSchema) as error:
             damaged.append(DamagedRow(error.path, error.message))
-    return Page(found, next, tuple(damaged))
+    return Page(records, next, tuple(damaged))
 
 
 def encode_cursor(*ints: int) -> str:
@@ -87,9 +87,9 @@ def decode_cursor(text: str, count: int, path: str = "after") -> tuple[int, ...]
     return ints
 
 
-def seq_or_cursor(given: int | str, path: str = "after") -> int:
+def seq_or_cursor(position: int | str, path: str = "after") -> int:
     """The sequence number at which a page of a session's listing begins or ends: itself, or the `next` of another page."""
-    return decode_cursor(given, 1, path)[0] if isinstance(given, str) else given
+    return decode_cursor(position, 1, path)[0] if isinstance(position, str) else position
 
 
 def page_by_seq(rows: list[T], limit: int, seq: Callable[[T], int]) -> Page[T]:

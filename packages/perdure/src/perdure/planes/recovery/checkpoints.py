@@ -70,7 +70,7 @@ class Prepared(NamedTuple):
 def freeze(state: Any) -> bytes:
     """The state as it is now: whatever the caller does to it afterwards is not saved. Invalid names the path
     inside it."""
-    return msgspec.msgpack.encode(to_plain(state, "state", kept=True))
+    return msgspec.msgpack.encode(to_plain(state, "state", from_store=True))
 
 
 def prepare(reads: Reads, stream: Stream, frozen: bytes, name: str = "default") -> Prepared:
@@ -80,18 +80,18 @@ def prepare(reads: Reads, stream: Stream, frozen: bytes, name: str = "default") 
     address = None if base is None else stored_address(base.root, f"{stream.kind} {stream.name} checkpoints.root")
     saved = tree.save(msgspec.msgpack.decode(frozen), reads.known, address, reads.fetch)
     rows = [reads.pack(node) for node in saved.nodes.values()]
-    return Prepared(frozen, saved.root, saved.total_bytes, rows, saved.found, base)
+    return Prepared(frozen, saved.root, saved.total_bytes, rows, saved.stored, base)
 
 
-def standing(tx: Tx, stream: Stream, prepared: Prepared, name: str) -> Prepared:
+def prepared_or_anew(tx: Tx, stream: Stream, prepared: Prepared, name: str) -> Prepared:
     """The prepared state if all that it builds on stands until this commits; else it is prepared anew, inside the lane. A prune
     or a collection between is rare."""
-    whole = not prepared.leans_on - tx.known(prepared.leans_on)
+    stands = not prepared.leans_on - tx.known(prepared.leans_on)
     base = prepared.base
-    if whole and base is not None:
+    if stands and base is not None:
         rows = tx.query(Q.checkpoint_root, touches=[(CHECKPOINTS, base.stream)], stream=base.stream, seq=base.seq)
-        whole = rows == [(base.root,)]
-    return prepared if whole else prepare(tx, stream, prepared.frozen, name)
+        stands = rows == [(base.root,)]
+    return prepared if stands else prepare(tx, stream, prepared.frozen, name)
 
 
 def save(
@@ -101,14 +101,16 @@ def save(
     and is about whom anything there is: a filter sees that, so that no checkpoint need repeat it.
     """
     check_name(name, "name")
-    prepared = standing(tx, stream, prepared, name)
+    prepared = prepared_or_anew(tx, stream, prepared, name)
     for row in prepared.rows:
         tx.keep_row(row)
     root = prepared.root.hex()
-    parent = next((each.seq for each in _newest(tx, stream, name)), None)
+    parent = next((newest.seq for newest in _newest(tx, stream, name)), None)
     columns = {"name": name, "parent": parent, "root": root, "size": prepared.size, "at": tx.now}
-    named, sources = subjects.named(about), [stream.ref(tx.seq(stream))]
-    seq = tx.record(Change(kind, stream, CHECKPOINTS, set=columns, blobs=[root], subjects=named, derived_from=sources))
+    subject_names, sources = subjects.named(about), [stream.ref(tx.seq(stream))]
+    seq = tx.record(
+        Change(kind, stream, CHECKPOINTS, set=columns, blobs=[root], subjects=subject_names, derived_from=sources)
+    )
     return CheckpointRecord(
         seq=seq,
         name=name,
@@ -160,16 +162,16 @@ def _newest_root(reads: Reads, stream: Stream, name: str) -> str | None:
 # the past (`at`), or of a fork that was made there since.
 
 
-def _refuse_pruned(reads: Reads, stream: Stream, name: str, found: int) -> None:
+def _refuse_pruned(reads: Reads, stream: Stream, name: str, seq: int) -> None:
     """NotFound if a newer checkpoint of this name stood at this point, and was pruned after it."""
     looking_back = isinstance(reads, PastReader)
     upto = MAX_SEQ
-    for each in ancestry(reads, stream):
-        if upto <= found:
+    for ancestor in ancestry(reads, stream):
+        if upto <= seq:
             return
-        if looking_back or each.id != stream.id:
-            _refuse_emptied(reads, each, name, max(found, each.fork_seq), upto)
-        upto = min(upto, each.fork_seq)
+        if looking_back or ancestor.id != stream.id:
+            _refuse_emptied(reads, ancestor, name, max(seq, ancestor.fork_seq), upto)
+        upto = min(upto, ancestor.fork_seq)
 
 
 def _refuse_emptied(reads: Reads, holder: Stream, name: str, after: int, upto: int) -> None:
@@ -180,9 +182,9 @@ def _refuse_emptied(reads: Reads, holder: Stream, name: str, after: int, upto: i
     emptied = {seq for (seq,) in rows}
     last = min(upto, reads.query(LOG.stream_head, touches=touches, stream=holder.id)[0][0])
     by = [one for one in _prunings(reads, holder, min(emptied)) if one.by > last and one.name in (name, None)]
-    taken = max((one for one in by if one.seq in emptied), default=None)
-    if taken is not None:
-        raise NotFound(f"the checkpoint {taken.seq} of {name!r} was pruned by event {taken.by}", path="name")
+    pruned = max((one for one in by if one.seq in emptied), default=None)
+    if pruned is not None:
+        raise NotFound(f"the checkpoint {pruned.seq} of {name!r} was pruned by event {pruned.by}", path="name")
 
 
 class Pruning(NamedTuple):
@@ -198,10 +200,10 @@ def _prunings(reads: Reads, stream: Stream, after: int) -> list[Pruning]:
     if isinstance(reads, PastReader):
         return reads.beyond(lambda origin: _prunings(origin, stream, after))
     rows = reads.query(Q.prunings, uid=stream.uid, tenant=reads.tenant, after=after)
-    found = [(by, body_of(reads, body, f"{stream.name} seq {by}")) for by, body in rows]
+    bodies = [(by, body_of(reads, body, f"{stream.name} seq {by}")) for by, body in rows]
     return [
         Pruning(body.key["seq"], by, stored_fields(body.doc, f"seq {by}").get("name"))
-        for by, body in found
+        for by, body in bodies
         if "seq" in body.key
     ]
 
@@ -219,8 +221,8 @@ def _root_of(reads: Reads, stream: Stream, seq: int) -> str:
 def listing(
     reads: Reads,
     stream: Stream,
-    *,
     name: str | None = None,
+    *,
     about: str | None = None,
     limit: int = 50,
     before: int | str | None = None,
@@ -230,18 +232,18 @@ def listing(
     if name is not None:
         check_name(name, "name")
     upto = MAX_SEQ if before is None else check_seq(seq_or_cursor(before, "before"), "before") - 1
-    found: list[tuple[Any, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     for part in segments(reads, stream, upto):
-        if len(found) <= limit:
-            found += reads.query(
+        if len(rows) <= limit:
+            rows += reads.query(
                 Q.checkpoints_page,
                 touches=touching(CHECKPOINTS, stream, part.stream),
                 **part._asdict(),
                 name=name,
                 about=subjects.wanted_here(reads, part.stream, about),
-                limit=limit + 1 - len(found),
+                limit=limit + 1 - len(rows),
             )
-    page = page_by_seq(found, limit, lambda row: row[0])
+    page = page_by_seq(rows, limit, lambda row: row[0])
     return read_rows(page, _record, page.next)
 
 
@@ -263,7 +265,7 @@ class PruneChoice(NamedTuple):
     """
 
     doomed: list[tuple[int, str]]
-    kept: list[str]
+    remaining: list[str]
     forks: set[int]
 
 
@@ -284,17 +286,17 @@ def choose(
     for fork in forks:
         spared |= _newest_of_each([row for row in rows if row[0] <= fork], 1)
     doomed = {seq for seq, of, _, at in rows if seq not in spared and at < before and (name is None or of == name)}
-    taken = [(seq, root) for seq, _, root, _ in reversed(rows) if seq in doomed]
-    return PruneChoice(taken, [root for seq, _, root, _ in rows if seq not in doomed], forks)
+    doomed_rows = [(seq, root) for seq, _, root, _ in reversed(rows) if seq in doomed]
+    return PruneChoice(doomed_rows, [root for seq, _, root, _ in rows if seq not in doomed], forks)
 
 
 def _newest_of_each(rows: list[tuple[Any, ...]], keep: int) -> set[int]:
     """The newest so many of each name; rows come newest first."""
-    left: dict[str, int] = {}
+    room: dict[str, int] = {}
     spared: set[int] = set()
     for seq, name, *_ in rows:
-        left[name] = left.get(name, keep) - 1
-        if left[name] >= 0:
+        room[name] = room.get(name, keep) - 1
+        if room[name] >= 0:
             spared.add(seq)
     return spared
 
@@ -307,10 +309,10 @@ def forks_of(reads: Reads, stream: Stream) -> set[int]:
 @one_state
 def plan(reads: Reads, stream: Stream, **chosen: Any) -> PruneReport:
     """The checkpoints that a prune would take, with the bytes: this walks the trees of all checkpoints of the session."""
-    doomed, kept, _ = choose(reads, stream, **chosen)
-    only_theirs = _reach(reads, [root for _, root in doomed]) - _reach(reads, kept)
+    doomed, remaining, _ = choose(reads, stream, **chosen)
+    only_theirs = _reach(reads, [root for _, root in doomed]) - _reach(reads, remaining)
     freed_bytes = sum(len(node) for page in pages(only_theirs) for node in reads.fetch(page).values())
-    return PruneReport(tuple(seq for seq, _ in doomed), len(kept), freed_bytes, dry_run=True)
+    return PruneReport(tuple(seq for seq, _ in doomed), len(remaining), freed_bytes, dry_run=True)
 
 
 def _reach(reads: Reads, roots: list[str]) -> set[bytes]:
@@ -346,17 +348,17 @@ def take_away(tx: Tx, stream: Stream, seqs: Iterable[int]) -> list[int]:
     Each row goes with an event of its own, and `log.pruned` names the events that are emptied.
     """
     rows = {seq: row for seq in seqs if (row := tx.row(CHECKPOINTS, stream, seq)) is not None}
-    gone: list[int] = []
+    writes: list[int] = []
     for seq, row in rows.items():
         doc = {"name": row["name"]} | ({"key": row["key"]} if row["key"] is not None else {})
         tx.record(Change("checkpoint.pruned", stream, CHECKPOINTS, op=Op.DELETE, key={"seq": seq}, doc=doc))
         if row["key"] is not None:
             touches = [(CHECKPOINT_WRITES, stream.id)]
             about = {"stream": stream.id, "name": row["name"], "checkpoint": row["key"]}
-            gone += [written for (written,) in tx.query(Q.writes_after, touches=touches, **about)]
-    for seq in gone:
+            writes += [written for (written,) in tx.query(Q.writes_after, touches=touches, **about)]
+    for seq in writes:
         tx.record(Change("checkpoint.write_pruned", stream, CHECKPOINT_WRITES, op=Op.DELETE, key={"seq": seq}))
-    emptied = sorted([*rows, *gone])
+    emptied = sorted([*rows, *writes])
     if emptied:
         tx.record(Change("log.pruned", stream, op=Op.NOTE, doc={"emptied": emptied}))
         tx.empty(stream, emptied)

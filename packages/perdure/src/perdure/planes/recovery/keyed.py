@@ -24,7 +24,7 @@ from perdure.planes.reading.body_reading import body_of, doc_of, stored_value
 from perdure.planes.reading.lineage import segments, touching
 from perdure.planes.reading.row_reading import stored_address, stored_as, stored_numbers
 from perdure.planes.reading.snapshots import one_state
-from perdure.planes.recovery.checkpoints import SAVED, Prepared, standing, take_away
+from perdure.planes.recovery.checkpoints import SAVED, Prepared, prepared_or_anew, take_away
 from perdure.planes.tables import CHECKPOINT_WRITES, CHECKPOINTS
 from perdure.stores.blobs import BlobRow
 from perdure.stores.statements import Statements
@@ -106,9 +106,9 @@ def save(
     """
     check_text(name, "name", NAME_MAX_CHARS)
     check_text(key, "key", NAME_MAX_CHARS)
-    standing = _standing(tx, stream, name, key, laid.base.key if laid.base is not None else key)
-    _check_stands(tx, laid, standing)
-    replaced = [seq for seq, stands, _ in standing if stands == key]
+    present = _with_keys(tx, stream, name, key, laid.base.key if laid.base is not None else key)
+    _check_stands(tx, laid, present)
+    replaced = [seq for seq, stands, _ in present if stands == key]
     if replaced:
         take_away(tx, stream, replaced)
     for row in laid.rows:
@@ -116,8 +116,8 @@ def save(
     columns = {
         "name": name, "root": laid.root.hex(), "size": laid.size, "at": tx.now, "key": key, "parent_key": parent_key,
     }  # fmt: skip
-    named, sources = subjects.named(about), [stream.ref(tx.seq(stream))] if derived else ()
-    saved = Change(SAVED, stream, CHECKPOINTS, set=columns, doc=document, subjects=named, derived_from=sources)
+    subject_names, sources = subjects.named(about), [stream.ref(tx.seq(stream))] if derived else ()
+    saved = Change(SAVED, stream, CHECKPOINTS, set=columns, doc=document, subjects=subject_names, derived_from=sources)
     return tx.record(saved)  # its row names the root
 
 
@@ -130,7 +130,7 @@ def save_prepared(
     check_name(key, "key")
     if parent is not None:
         check_name(parent, "parent")
-    prepared = standing(tx, stream, prepared, name)
+    prepared = prepared_or_anew(tx, stream, prepared, name)
     laid = Laid(prepared.root, prepared.size, prepared.rows)
     plain = to_plain(document, "document")
     seq = save(tx, stream, laid, name, key, parent_key=parent, document=plain, about=about, derived=True)
@@ -140,15 +140,15 @@ def save_prepared(
     )  # fmt: skip
 
 
-def _check_stands(tx: Tx, laid: Laid, standing: Iterable[tuple[int, str, str]]) -> None:
+def _check_stands(tx: Tx, laid: Laid, present: Iterable[tuple[int, str, str]]) -> None:
     base = laid.base
-    if base is not None and all(base != (key, root) for _, key, root in standing):
+    if base is not None and all(base != (key, root) for _, key, root in present):
         raise Outdated(f"the checkpoint {base.key!r} that this one builds on is gone", path="key")
     if set(laid.leans_on) - tx.known(laid.leans_on):
         raise Outdated("nodes that this checkpoint builds on were collected", path="key")
 
 
-def _standing(reads: Reads, stream: Stream, name: str, key: str, base: str) -> list[tuple[int, str, str]]:
+def _with_keys(reads: Reads, stream: Stream, name: str, key: str, base: str) -> list[tuple[int, str, str]]:
     """The checkpoints of this stream that have one of these keys: number, key and root. One query serves both."""
     touches = [(CHECKPOINTS, stream.id)]
     return reads.query(Q.keyed_standing, touches=touches, stream=stream.id, name=name, key=key, base=base)
@@ -164,13 +164,15 @@ def write(
     """
     touches = [(CHECKPOINT_WRITES, stream.id)]
     about = {"stream": stream.id, "name": name, "checkpoint": checkpoint, "task": task}
-    found = tx.query(Q.writes_standing, touches=touches, **about)
-    standing = {place for (places,) in found for place in stored_numbers(places, "checkpoint_writes.places")}
-    new = {each.idx: each for each in writes if each.idx < 0 or each.idx not in standing}
+    place_rows = tx.query(Q.writes_standing, touches=touches, **about)
+    stored_places = {place for (places,) in place_rows for place in stored_numbers(places, "checkpoint_writes.places")}
+    new = {
+        task_write.idx: task_write for task_write in writes if task_write.idx < 0 or task_write.idx not in stored_places
+    }
     if not new:
         return None
     columns = {"name": name, "checkpoint": checkpoint, "task": task, "path": path, "places": json.dumps([*new])}
-    document = [[each.idx, each.channel, each.document] for each in new.values()]
+    document = [[task_write.idx, task_write.channel, task_write.document] for task_write in new.values()]
     blobs = [tx.keep_row(row) for row in rows]
     return tx.record(Change(WROTE, stream, CHECKPOINT_WRITES, set=columns, doc=document, blobs=blobs))
 
@@ -183,16 +185,26 @@ def drop(tx: Tx, stream: Stream, seqs: Iterable[int]) -> list[int]:
 
 def copy(tx: Tx, stream: Stream, source: Stream, prefix: str) -> int:
     """Record the checkpoints of another stream here, with the writes after them: rows alone, the nodes are shared."""
-    found = [*own(tx, source, prefix)]
-    for each in reversed(found):
+    checkpoints = [*own(tx, source, prefix)]
+    for checkpoint in reversed(checkpoints):
         columns = {
-            "name": each.name, "root": each.root, "size": 0, "at": each.at, "key": each.key, "parent_key": each.parent_key,
+            "name": checkpoint.name, "root": checkpoint.root, "size": 0, "at": checkpoint.at,
+            "key": checkpoint.key, "parent_key": checkpoint.parent_key,
         }  # fmt: skip
-        tx.record(Change(SAVED, stream, CHECKPOINTS, set=columns, doc=each.document))
-        for _, task, path, body in _wrote(tx, source, each.name, each.key):
+        tx.record(Change(SAVED, stream, CHECKPOINTS, set=columns, doc=checkpoint.document))
+        for _, task, path, body in _wrote(tx, source, checkpoint.name, checkpoint.key):
             rows = [tx.pack(tx.blob(address)) for address in body.blobs]
-            write(tx, stream, each.name, each.key, task, path, _writes_in(body, f"checkpoint {each.key}"), rows)
-    return len(found)
+            write(
+                tx,
+                stream,
+                checkpoint.name,
+                checkpoint.key,
+                task,
+                path,
+                _writes_in(body, f"checkpoint {checkpoint.key}"),
+                rows,
+            )
+    return len(checkpoints)
 
 
 # -- reading -------------------------------------------------------------------------------------------------
@@ -209,48 +221,50 @@ def get(reads: Reads, stream: Stream, name: str, key: str | None = None) -> Keye
         else:
             rows = reads.query(Q.keyed_get, touches=touches, **about, key=key)
         if rows:
-            return _found(reads, rows[0])
+            return _keyed_checkpoint(reads, rows[0])
     return None
 
 
 @one_state
 def restore(reads: Reads, stream: Stream, name: str, key: str, default: Any = None) -> Any:
     """The state of a checkpoint by its key, `default` when there is none. Damaged names the node that is missing."""
-    found = get(reads, stream, check_name(name, "name"), check_name(key, "key"))
-    return default if found is None else stored_value(state(found, reads.fetch), "state")
+    checkpoint = get(reads, stream, check_name(name, "name"), check_name(key, "key"))
+    return default if checkpoint is None else stored_value(state(checkpoint, reads.fetch), "state")
 
 
-def state(found: KeyedCheckpoint, fetch: tree.Fetch) -> Any:
+def state(checkpoint: KeyedCheckpoint, fetch: tree.Fetch) -> Any:
     """The state of a checkpoint as plain data. Damaged names the node that is missing or was altered."""
-    return tree.load(stored_address(found.root, f"checkpoint {found.key}"), fetch)
+    return tree.load(stored_address(checkpoint.root, f"checkpoint {checkpoint.key}"), fetch)
 
 
-def names_in(reads: Reads, found: KeyedCheckpoint, name: str) -> frozenset[str]:
+def names_in(reads: Reads, checkpoint: KeyedCheckpoint, name: str) -> frozenset[str]:
     """The keys of the map under a name at the top of a checkpoint's state, without the rest of the state."""
-    return tree.load_keys(stored_address(found.root, f"checkpoint {found.key}"), reads.fetch, name)
+    return tree.load_keys(stored_address(checkpoint.root, f"checkpoint {checkpoint.key}"), reads.fetch, name)
 
 
 def writes_of(reads: Reads, stream: Stream, name: str, key: str) -> list[StoredWrite]:
     """The writes of tasks after a checkpoint, by path, task and index."""
-    found: dict[tuple[str, str, int], StoredWrite] = {}
+    by_place: dict[tuple[str, str, int], StoredWrite] = {}
     for seq, task, path, body in _wrote(reads, stream, name, key):
-        for each in _writes_in(body, f"{stream.name} seq {seq}"):
-            found[path, task, each.idx] = StoredWrite(task, path, *each, seq)
-    return [found[place] for place in sorted(found)]
+        for task_write in _writes_in(body, f"{stream.name} seq {seq}"):
+            by_place[path, task, task_write.idx] = StoredWrite(task, path, *task_write, seq)
+    return [by_place[place] for place in sorted(by_place)]
 
 
 def _wrote(reads: Reads, stream: Stream, name: str, key: str) -> list[tuple[int, str, str, Body]]:
     """The writes of tasks after a checkpoint, oldest first."""
-    found: list[tuple[int, str, str, Body]] = []
+    writes: list[tuple[int, str, str, Body]] = []
     for part in reversed(segments(reads, stream)):
         touches = touching(CHECKPOINT_WRITES, stream, part.stream)
         rows = reads.query(Q.writes_get, touches=touches, **part._asdict(), name=name, checkpoint=key)
-        found += [(seq, task, path, body_of(reads, body, f"{stream.name} seq {seq}")) for seq, task, path, body in rows]
-    return found
+        writes += [
+            (seq, task, path, body_of(reads, body, f"{stream.name} seq {seq}")) for seq, task, path, body in rows
+        ]
+    return writes
 
 
 def _writes_in(body: Body, where: str) -> list[TaskWrite]:
-    return [TaskWrite(*each) for each in stored_as(list[tuple[int, str, Any]], body.doc, "list of writes", where)]
+    return [TaskWrite(*fields) for fields in stored_as(list[tuple[int, str, Any]], body.doc, "list of writes", where)]
 
 
 @one_state
@@ -258,14 +272,14 @@ def page(
     reads: Reads, stream: Stream, *, prefix: str = "", name: str | None = None, before: str | None = None, limit: int = PAGE_ROWS
 ) -> list[KeyedCheckpoint]:  # fmt: skip
     """Checkpoints of a session, greatest key first: those of a name, or of all names that begin with a prefix."""
-    found: list[KeyedCheckpoint] = []
+    checkpoints: list[KeyedCheckpoint] = []
     for part in segments(reads, stream):
         rows = reads.query(
             Q.keyed_page, touches=touching(CHECKPOINTS, stream, part.stream), **part._asdict(), name=name,
             prefix=prefix if name is None and prefix else None, before=before, limit=limit,
         )  # fmt: skip
-        found += [_found(reads, row) for row in rows]
-    return sorted(found, key=lambda each: each.key, reverse=True)[:limit]
+        checkpoints += [_keyed_checkpoint(reads, row) for row in rows]
+    return sorted(checkpoints, key=lambda checkpoint: checkpoint.key, reverse=True)[:limit]
 
 
 def page_across(
@@ -276,18 +290,18 @@ def page_across(
         Q.keyed_across, tenant=reads.tenant, prefix=prefix, upto=upto, limit=limit, key=after.key if after else None,
         after=after.stream if after else None, seq=after.seq if after else None,
     )  # fmt: skip
-    return [_found(reads, row[:7])._replace(session=row[7], stream=row[8]) for row in rows]
+    return [_keyed_checkpoint(reads, row[:7])._replace(session=row[7], stream=row[8]) for row in rows]
 
 
 def own(reads: Reads, stream: Stream, prefix: str) -> Iterator[KeyedCheckpoint]:
     """The checkpoints that a stream sees under names with this prefix, newest key first."""
     before = None
-    while found := page(reads, stream, prefix=prefix, before=before):
-        yield from found
-        before = found[-1].key
+    while batch := page(reads, stream, prefix=prefix, before=before):
+        yield from batch
+        before = batch[-1].key
 
 
-def _found(reads: Reads, row: tuple[Any, ...]) -> KeyedCheckpoint:
+def _keyed_checkpoint(reads: Reads, row: tuple[Any, ...]) -> KeyedCheckpoint:
     seq, name, key, parent_key, root, at, body = row
     if body is None:
         raise Damaged("the document of this checkpoint is gone", path=f"checkpoint {key}")

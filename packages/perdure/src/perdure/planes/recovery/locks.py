@@ -52,7 +52,7 @@ def acquire(tx: Tx, stream: Stream, name: str, *, ttl: Duration, holder: str) ->
     assert expires_at is not None
     row = tx.row(LOCKS, stream, name)
     if row is not None and _is_held(tx, row):
-        raise _taken(name, row)
+        raise _held_by(name, row)
     token = row["token"] + 1 if row else 1
     columns = {"token": token, "holder": f"{tx.actor}@{holder}", "expires_at": expires_at}
     tx.record(Change("lock.acquired", stream, LOCKS, Op.SET if row else Op.INSERT, {"name": name}, columns))
@@ -74,16 +74,13 @@ def release(tx: Tx, stream: Stream, name: str, *, token: int) -> None:
     tx.record(Change("lock.released", stream, LOCKS, Op.SET, {"name": name}, {"holder": None, "expires_at": None}))
 
 
-def give_back(tx: Tx, stream: Stream, taken: LockRecord) -> None:
+def give_back(tx: Tx, stream: Stream, record: LockRecord) -> None:
     """Release a lock of which its taker never heard. Nothing if it is not held as it was taken then."""
-    row = tx.row(LOCKS, stream, taken.name)
-    if row is not None and row["holder"] is not None and _taken_as(row, taken):
-        release(tx, stream, taken.name, token=taken.token)
-
-
-def _taken_as(row: Row, taken: LockRecord) -> bool:
-    deadline_at = to_datetime(row["expires_at"])
-    return (row["token"], row["holder"], deadline_at) == (taken.token, taken.holder, taken.deadline)
+    row = tx.row(LOCKS, stream, record.name)
+    if row is None or row["holder"] is None:
+        return
+    if (row["token"], row["holder"], to_datetime(row["expires_at"])) == (record.token, record.holder, record.deadline):
+        release(tx, stream, record.name, token=record.token)
 
 
 def check(reads: Reads, stream: Stream, name: str, *, token: int) -> None:
@@ -106,7 +103,7 @@ def _is_held(reads: Reads, row: Row) -> bool:
     return not reads.clocks.is_dead(row["holder"].rpartition("@")[2])
 
 
-def _taken(name: str, row: Row) -> Conflict:
+def _held_by(name: str, row: Row) -> Conflict:
     ends = stored_instant(row["expires_at"], f"lock {name}")
     return Conflict(
         f"the lock {name!r} is held by {row['holder']} until {ends.isoformat()}",

@@ -56,8 +56,8 @@ def is_alive(reads: Reads, holder: str) -> bool:
     the heartbeat of its server.
     """
     beats = server_of(holder)
-    given = {"tenant": reads.tenant, "holder": beats}
-    return bool(reads.query(Q.holder_alive, touches=[(HOLDERS, reads.tenant)], **given)) and not reads.clocks.is_dead(
+    params = {"tenant": reads.tenant, "holder": beats}
+    return bool(reads.query(Q.holder_alive, touches=[(HOLDERS, reads.tenant)], **params)) and not reads.clocks.is_dead(
         beats
     )
 
@@ -174,8 +174,8 @@ def forget_lapsed(tx: Tx) -> int:
 
     A heartbeat that is not there says what a lapsed one says. A process that was only stopped begins anew.
     """
-    given = {"tenant": tx.tenant, "age": FORGET_US, "limit": FORGET_MAX}
-    over = tx.query(Q.holders_over, touches=[(HOLDERS, tx.tenant)], **given)
+    params = {"tenant": tx.tenant, "age": FORGET_US, "limit": FORGET_MAX}
+    over = tx.query(Q.holders_over, touches=[(HOLDERS, tx.tenant)], **params)
     for (holder,) in over:
         tx.touch(HOLDERS, {"holder": holder}, None)
     return len(over)

@@ -88,8 +88,10 @@ def _mark(reads: Reads) -> ReachedNodes:
     return ReachedNodes(xid, pos, _reach(reads, roots))
 
 
-def _reach(reads: Reads, roots: list[tuple[Any, ...]], known: set[bytes] | None = None) -> set[bytes]:
-    return tree.reachable([stored_address(root, "checkpoints.root") for (root,) in roots], reads.fetch, known or set())
+def _reach(reads: Reads, roots: list[tuple[Any, ...]], reached: set[bytes] | None = None) -> set[bytes]:
+    return tree.reachable(
+        [stored_address(root, "checkpoints.root") for (root,) in roots], reads.fetch, reached or set()
+    )
 
 
 def _unreferenced(reads: Reads) -> Iterator[tuple[int, bytes, int]]:
@@ -115,14 +117,14 @@ def sweep(tx: Tx, marks: ReachedNodes, dead: Sequence[Dead]) -> list[Dead]:
     """Delete those of these rows that still nothing refers to; returns them. May be run again."""
     tx.claim_blobs()
     needed = marks.live | _newer(tx, marks) | _needed(tx, [blob.address for blob in dead])
-    gone = [blob for blob in dead if blob.address not in needed]
-    tx.drop_blobs([blob.address for blob in gone])
-    return gone
+    unneeded = [blob for blob in dead if blob.address not in needed]
+    tx.drop_blobs([blob.address for blob in unneeded])
+    return unneeded
 
 
 def _needed(reads: Reads, addresses: Collection[bytes]) -> set[bytes]:
     listed = json.dumps([address.hex() for address in addresses])
-    return {bytes(found) for (found,) in reads.query(Q.blobs_needed, tenant=reads.tenant, addresses=listed)}
+    return {bytes(needed) for (needed,) in reads.query(Q.blobs_needed, tenant=reads.tenant, addresses=listed)}
 
 
 def forget_pins(tx: Tx) -> None:
@@ -160,8 +162,8 @@ def old_files(blobs: Blobs, tenant: int, before_us: int) -> list[bytes]:
     """The files of a tenant that were last put before that instant. Blocking work."""
     if blobs.place is None:
         return []
-    found = blobs.place.addresses(blobs.partition(tenant))
-    return [bytes.fromhex(address) for address, put_us in found if put_us < before_us]
+    files = blobs.place.addresses(blobs.partition(tenant))
+    return [bytes.fromhex(address) for address, put_us in files if put_us < before_us]
 
 
 def without_row(reads: Reads, addresses: Collection[bytes]) -> list[bytes]:

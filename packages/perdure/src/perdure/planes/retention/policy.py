@@ -30,28 +30,28 @@ _UNITS = {None: 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**4
 def policy_rules(text: bytes) -> list[Retention]:
     """The rules of a policy. Invalid names what is wrong in which of them."""
     try:
-        found = tomllib.loads(text.decode())
+        table = tomllib.loads(text.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid(f"it is not TOML: {error}", path="policy") from None
-    rules = found.pop("rule", None)
-    if found or not isinstance(rules, list) or not 1 <= len(rules) <= RULES_MAX:
+    rules = table.pop("rule", None)
+    if table or not isinstance(rules, list) or not 1 <= len(rules) <= RULES_MAX:
         raise Invalid(f"expected [[rule]] tables and nothing else, at most {RULES_MAX}", path="policy")
     return check_rules([rule_of(rule, f"rule[{i}]") for i, rule in enumerate(rules)])
 
 
 def rule_of(fields: Mapping[str, Any], path: str) -> Retention:
     """One rule from its fields; a size may be written as 10MiB."""
-    given = dict(fields)
-    if isinstance(given.get("larger_than"), str):
-        given["larger_than"] = _bytes(given["larger_than"], f"{path}.larger_than")
+    values = dict(fields)
+    if isinstance(values.get("larger_than"), str):
+        values["larger_than"] = _bytes(values["larger_than"], f"{path}.larger_than")
     try:
-        return msgspec.convert(given, Retention)
+        return msgspec.convert(values, Retention)
     except msgspec.ValidationError as error:
         raise Invalid(f"it is no rule: {error}", path=path) from None
 
 
 def _bytes(size: str, path: str) -> int:
-    found = _SIZE.fullmatch(size.strip())
-    if found is None:
+    match = _SIZE.fullmatch(size.strip())
+    if match is None:
         raise Invalid(f"expected a size such as 500KiB or 10MiB, got {size[:40]!r}", path=path)
-    return int(found[1]) * _UNITS[found[2]]
+    return int(match[1]) * _UNITS[match[2]]

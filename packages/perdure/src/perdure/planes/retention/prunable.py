@@ -45,14 +45,14 @@ class Covering(NamedTuple):
 
 def free_to_go(turns: Sequence[CoveredTurn], covers: Iterable[Covering], forks: Collection[int], keep: int) -> set[int]:
     """The turns that may go, by number. turns and covers: of one stream, in order. keep: the newest so many stay."""
-    made = list(covers)
-    shown = [turn for turn in turns if turn.is_seen(MAX_SEQ)]
-    free = _free_at(shown, made, MAX_SEQ) - {turn.seq for turn in shown[max(0, len(shown) - keep) :]}
+    summaries = list(covers)
+    visible = [turn for turn in turns if turn.is_seen(MAX_SEQ)]
+    free = _free_at(visible, summaries, MAX_SEQ) - {turn.seq for turn in visible[max(0, len(visible) - keep) :]}
     free |= {turn.seq for turn in turns if turn.retracted is not None}
     for fork in forks:
-        seen = [turn for turn in turns if turn.is_seen(fork)]
-        free -= {turn.seq for turn in seen} - _free_at(seen, made, fork)
-    return whole(turns, free)
+        visible_there = [turn for turn in turns if turn.is_seen(fork)]
+        free -= {turn.seq for turn in visible_there} - _free_at(visible_there, summaries, fork)
+    return complete_exchanges(turns, free)
 
 
 def _free_at(turns: Sequence[CoveredTurn], covers: Iterable[Covering], point: int) -> set[int]:
@@ -64,8 +64,8 @@ def _free_at(turns: Sequence[CoveredTurn], covers: Iterable[Covering], point: in
 
 def _awaiting(turns: Sequence[CoveredTurn]) -> set[int]:
     """The turns with a call that has no result yet: who brings it must find the call."""
-    told = Counter(turn.maker for turn in turns)
-    return {turn.seq for turn in turns if turn.calls > told[turn.seq]}
+    answers = Counter(turn.maker for turn in turns)
+    return {turn.seq for turn in turns if turn.calls > answers[turn.seq]}
 
 
 class _Ranges:
@@ -84,11 +84,11 @@ class _Ranges:
 
 def outermost(covers: Iterable[Covering]) -> list[Covering]:
     """The summaries that no other one swallows, in the order of what they cover. Ranges never cross."""
-    found: list[Covering] = []
-    for cover in sorted(covers, key=lambda each: (each.first, -each.last, -each.seq)):
-        if not found or cover.first > found[-1].last:
-            found.append(cover)
-    return found
+    widest: list[Covering] = []
+    for cover in sorted(covers, key=lambda summary: (summary.first, -summary.last, -summary.seq)):
+        if not widest or cover.first > widest[-1].last:
+            widest.append(cover)
+    return widest
 
 
 def _decisive(turns: Sequence[CoveredTurn]) -> list[CoveredTurn]:
@@ -96,18 +96,18 @@ def _decisive(turns: Sequence[CoveredTurn]) -> list[CoveredTurn]:
     says more sees fewer of them, and none that is older.
     """
     spoken = (turn for turn in reversed(turns) if turn.role != Role.SYSTEM)
-    found: list[CoveredTurn] = []
+    newest: list[CoveredTurn] = []
     for turn in islice(spoken, PENDING_LOOKBACK_TURNS):
-        found.append(turn)
-        if {Role.USER, Role.ASSISTANT} <= {each.role for each in found}:
+        newest.append(turn)
+        if {Role.USER, Role.ASSISTANT} <= {newer.role for newer in newest}:
             break
-    return found
+    return newest
 
 
-def whole(turns: Sequence[CoveredTurn], free: set[int]) -> set[int]:
+def complete_exchanges(turns: Sequence[CoveredTurn], free: set[int]) -> set[int]:
     """A turn that makes calls, and the results of these, go together or not at all; but for those that were retracted."""
-    gone = {turn.seq for turn in turns if turn.retracted is not None and turn.seq in free}
-    shown = [turn for turn in turns if turn.seq not in gone]
-    stays = {turn.maker for turn in shown if turn.maker is not None and turn.seq not in free}
-    free = free - (stays - gone)
-    return free - {turn.seq for turn in shown if turn.maker is not None and turn.maker not in free}
+    retracted = {turn.seq for turn in turns if turn.retracted is not None and turn.seq in free}
+    visible = [turn for turn in turns if turn.seq not in retracted]
+    stays = {turn.maker for turn in visible if turn.maker is not None and turn.seq not in free}
+    free = free - (stays - retracted)
+    return free - {turn.seq for turn in visible if turn.maker is not None and turn.maker not in free}

@@ -37,7 +37,7 @@ from perdure.planes.reading.lineage import MAX_SEQ
 from perdure.planes.reading.row_reading import stored_address
 from perdure.planes.reading.snapshots import one_state
 from perdure.planes.recovery import checkpoints
-from perdure.planes.retention.prunable import CoveredTurn, Covering, free_to_go, whole
+from perdure.planes.retention.prunable import CoveredTurn, Covering, complete_exchanges, free_to_go
 from perdure.planes.tables import CALLS, CHECKPOINTS, COVERS, ENTRIES, TURNS
 from perdure.stores import schema_upgrade
 from perdure.stores.batch import EVENTS
@@ -74,7 +74,7 @@ class PrunableParts(NamedTuple):
     turns: list[int]
     forks: set[int]
     events: list[int]
-    whole: bool = False  # it ended, and all goes that may
+    is_all: bool = False  # it ended, and all goes that may
     values: Mapping[int, int] = {}  # each version that was replaced, and the event that replaced it
 
     def __bool__(self) -> bool:
@@ -125,10 +125,10 @@ def _check_count(value: object, least: int, path: str) -> None:
         raise Invalid(f"expected a number, at least {least}, got {value!r}", path=path)
 
 
-def _is_for(rule: Retention, found: Judged) -> bool:
-    if rule.session is not None and rule.session != found.session:
+def _is_for(rule: Retention, candidate: Judged) -> bool:
+    if rule.session is not None and rule.session != candidate.session:
         return False
-    return (rule.label is None or rule.label in found.labels) and rule.except_label not in found.labels
+    return (rule.label is None or rule.label in candidate.labels) and rule.except_label not in candidate.labels
 
 
 # -- putting away --------------------------------------------------------------------------------------------
@@ -137,8 +137,8 @@ def _is_for(rule: Retention, found: Judged) -> bool:
 def put_away(tx: Tx, stream: Stream) -> None:
     """Archive a session that was deleted. A copy gives its keys up, and so do its runs."""
     sessions.archive(tx, stream)
-    for each in (stream, *imported.runs_of(tx, stream)):
-        requests.give_keys_up(tx, each)
+    for part in (stream, *imported.runs_of(tx, stream)):
+        requests.give_keys_up(tx, part)
 
 
 # -- choosing ------------------------------------------------------------------------------------------------
@@ -156,15 +156,15 @@ def judged(reads: Reads, after: int, upto: int) -> list[Judged]:
 
 
 @one_state
-def choose(reads: Reads, found: Judged, rule: Retention) -> PrunableParts:
+def choose(reads: Reads, candidate: Judged, rule: Retention) -> PrunableParts:
     """The parts of a session or run that a rule lets go. Reads its turns, summaries and checkpoints, not what they say."""
-    stream = found.stream
+    stream = candidate.stream
     nothing = PrunableParts(stream, rule, [], [], set(), [])
-    if not _is_for(rule, found) or (rule.larger_than is not None and size_of(reads, stream) <= rule.larger_than):
+    if not _is_for(rule, candidate) or (rule.larger_than is not None and size_of(reads, stream) <= rule.larger_than):
         return nothing
     values = _replaced(reads, stream, rule) if rule.values is not None else {}
-    if _is_whole(reads, found, rule):
-        return _whole(reads, stream, rule)._replace(values=values)
+    if _is_whole(reads, candidate, rule):
+        return _all_parts(reads, stream, rule)._replace(values=values)
     events = _emitted(reads, stream, rule) if rule.emitted is not None else []
     saved = checkpoints.choose(reads, stream, **_saved(rule)) if rule.checkpoints is not None else None
     turns, forks = _covered(reads, stream, rule) if rule.turns is not None and stream.kind == "session" else ([], set())
@@ -172,13 +172,15 @@ def choose(reads: Reads, found: Judged, rule: Retention) -> PrunableParts:
     return PrunableParts(stream, rule, chosen, turns, saved.forks if saved else forks, events, values=values)
 
 
-def _is_whole(reads: Reads, found: Judged, rule: Retention) -> bool:
+def _is_whole(reads: Reads, candidate: Judged, rule: Retention) -> bool:
     """Whether it ended so long ago that the rule lets all of it go."""
-    asked = rule.sessions if found.stream.kind == "session" else rule.runs
-    return asked and found.ended_at is not None and max(found.ended_at, found.last_at) < _before(reads, rule)
+    applies = rule.sessions if candidate.stream.kind == "session" else rule.runs
+    return (
+        applies and candidate.ended_at is not None and max(candidate.ended_at, candidate.last_at) < _before(reads, rule)
+    )
 
 
-def _whole(reads: Reads, stream: Stream, rule: Retention) -> PrunableParts:
+def _all_parts(reads: Reads, stream: Stream, rule: Retention) -> PrunableParts:
     """Everything that feeds no row, or whose row may go with it. Something that was forked stays as it is: half of it
     would read as if the rest had never been.
     """
@@ -190,7 +192,7 @@ def _whole(reads: Reads, stream: Stream, rule: Retention) -> PrunableParts:
         [row[0] for row in reads.query(statement, touches=touches, stream=stream.id)]
         for statement in (Q.checkpoints_own, Q.turns_own, Q.rowless_own)
     )
-    return PrunableParts(stream, rule, saved, turns, forks, events, whole=True)
+    return PrunableParts(stream, rule, saved, turns, forks, events, is_all=True)
 
 
 def _saved(rule: Retention) -> dict[str, Any]:
@@ -202,11 +204,11 @@ def _covered(reads: Reads, stream: Stream, rule: Retention) -> tuple[list[int], 
     covers = reads.query(Q.covers_own, touches=[(COVERS, stream.id)], stream=stream.id)
     if not covers and not reads.query(Q.retracted_any, touches=[(TURNS, stream.id)], stream=stream.id):
         return [], forks
-    turns = list(_said(reads, stream))
+    turns = list(_covered_turns(reads, stream))
     before = _before(reads, rule)
     free = free_to_go(turns, [Covering(*row) for row in covers], forks, rule.turns or 0)
     old = {turn.seq for turn in turns if turn.at < before}
-    return sorted(whole(turns, free & old)), forks
+    return sorted(complete_exchanges(turns, free & old)), forks
 
 
 def _replaced(reads: Reads, stream: Stream, rule: Retention) -> dict[int, int]:
@@ -216,14 +218,14 @@ def _replaced(reads: Reads, stream: Stream, rule: Retention) -> dict[int, int]:
     histories: dict[str, list[tuple[int, int]]] = {}
     for seq, at, name in _versions(reads, stream):
         histories.setdefault(name, []).append((seq, at))
-    before, found = _before(reads, rule), dict[int, int]()
+    before, successors = _before(reads, rule), dict[int, int]()
     for history in histories.values():
         old = history[: -(rule.values or 1)]
         for (seq, _), (successor, replaced_at) in zip(old, history[1:], strict=False):
             if replaced_at >= before:
                 break
-            found[seq] = successor
-    return dict(sorted(found.items()))
+            successors[seq] = successor
+    return dict(sorted(successors.items()))
 
 
 def _versions(reads: Reads, stream: Stream) -> Iterator[tuple[int, int, str]]:
@@ -251,22 +253,22 @@ def _before(reads: Reads, rule: Retention) -> int:
     return MAX_SEQ if rule.older_than is None else store_now(reads) - duration_us(rule.older_than, "older_than")
 
 
-def _said(reads: Reads, stream: Stream) -> Iterator[CoveredTurn]:
+def _covered_turns(reads: Reads, stream: Stream) -> Iterator[CoveredTurn]:
     makers: dict[str, list[int]] = {}
     for call, seq in reads.query(Q.calls_own, touches=[(CALLS, stream.id)], stream=stream.id):
         makers.setdefault(call, []).append(seq)
-    calls = Counter(seq for made in makers.values() for seq in made)
+    calls = Counter(seq for seqs in makers.values() for seq in seqs)
     for seq, role, call, at, retracted in reads.query(Q.turns_own, touches=[(TURNS, stream.id)], stream=stream.id):
-        maker = max((made for made in makers.get(call, ()) if made < seq), default=None)
+        maker = max((earlier for earlier in makers.get(call, ()) if earlier < seq), default=None)
         yield CoveredTurn(seq, role, maker, at, calls[seq], retracted)
 
 
 def size_of(reads: Reads, stream: Stream) -> int:
     """The bytes of a session or run: of its events, and of the blobs that they lead to."""
-    named = {bytes(address) for (address,) in reads.query(Q.stream_blobs, stream=stream.id)}
+    addresses = {bytes(address) for (address,) in reads.query(Q.stream_blobs, stream=stream.id)}
     roots = [stored_address(root, "checkpoints.root") for (root,) in reads.query(Q.stream_roots, stream=stream.id)]
-    said = reads.query(Q.stream_size, touches=[(EVENTS, stream.id)], stream=stream.id)[0][0]
-    return said + _blobs_size(reads, named | tree.reachable(roots, reads.fetch))[1]
+    events_bytes = reads.query(Q.stream_size, touches=[(EVENTS, stream.id)], stream=stream.id)[0][0]
+    return events_bytes + _blobs_size(reads, addresses | tree.reachable(roots, reads.fetch))[1]
 
 
 def _blobs_size(reads: Reads, addresses: Collection[bytes]) -> tuple[int, int]:
@@ -286,15 +288,15 @@ def _listed(addresses: Collection[bytes]) -> Iterator[str]:
 @one_state
 def freed(reads: Reads, doomed: Sequence[PrunableParts]) -> tuple[int, int]:
     """How many blobs nothing needs once all this is gone, and their bytes. Walks the trees of all checkpoints."""
-    gone = {(each.stream.id, seq) for each in doomed for seq in each.seqs}
+    doomed_places = {(parts.stream.id, seq) for parts in doomed for seq in parts.seqs}
     rows = reads.query(Q.roots_named, tenant=reads.tenant)
     roots = {(stream, seq): stored_address(root, "checkpoints.root") for stream, seq, root in rows}
-    live = tree.reachable([root for place, root in roots.items() if place not in gone], reads.fetch)
-    lost = tree.reachable([root for place, root in roots.items() if place in gone], reads.fetch, live)
-    for each in doomed:
-        lost |= _named_by(reads, each.stream, each.seqs)
+    live = tree.reachable([root for place, root in roots.items() if place not in doomed_places], reads.fetch)
+    lost = tree.reachable([root for place, root in roots.items() if place in doomed_places], reads.fetch, live)
+    for parts in doomed:
+        lost |= _named_by(reads, parts.stream, parts.seqs)
     lost -= live
-    return _blobs_size(reads, lost - _named_otherwise(reads, lost, gone))
+    return _blobs_size(reads, lost - _named_otherwise(reads, lost, doomed_places))
 
 
 def _named_by(reads: Reads, stream: Stream, seqs: list[int]) -> set[bytes]:
@@ -302,24 +304,25 @@ def _named_by(reads: Reads, stream: Stream, seqs: list[int]) -> set[bytes]:
     return {bytes(address) for page in pages for (address,) in page}
 
 
-def _named_otherwise(reads: Reads, addresses: Collection[bytes], gone: set[tuple[int, int]]) -> set[bytes]:
-    found: set[bytes] = set()
+def _named_otherwise(reads: Reads, addresses: Collection[bytes], doomed_places: set[tuple[int, int]]) -> set[bytes]:
+    elsewhere: set[bytes] = set()
     for page in _listed(addresses):
         rows = reads.query(Q.blobs_naming, tenant=reads.tenant, addresses=page)
-        found |= {bytes(address) for stream, seq, address in rows if (stream, seq) not in gone}
-    return found
+        elsewhere |= {bytes(address) for stream, seq, address in rows if (stream, seq) not in doomed_places}
+    return elsewhere
 
 
 def united(doomed: Iterable[PrunableParts]) -> list[PrunableParts]:
     """The parts of a stream that several rules let go, once."""
-    found: dict[int, PrunableParts] = {}
-    for each in doomed:
-        known = found.get(each.stream.id, each)
+    by_stream: dict[int, PrunableParts] = {}
+    for parts in doomed:
+        earlier = by_stream.get(parts.stream.id, parts)
         both: dict[str, Any] = {
-            name: sorted({*getattr(known, name), *getattr(each, name)}) for name in ("checkpoints", "turns", "events")
+            name: sorted({*getattr(earlier, name), *getattr(parts, name)})
+            for name in ("checkpoints", "turns", "events")
         }
-        found[each.stream.id] = known._replace(**both, values={**known.values, **each.values})
-    return list(found.values())
+        by_stream[parts.stream.id] = earlier._replace(**both, values={**earlier.values, **parts.values})
+    return list(by_stream.values())
 
 
 def weigh(reads: Reads, doomed: PrunableParts) -> Retained:
@@ -329,16 +332,16 @@ def weigh(reads: Reads, doomed: PrunableParts) -> Retained:
 
 
 def _sizes(reads: Reads, stream: Stream, seqs: Sequence[int]) -> dict[int, int]:
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for page in pages_of(seqs):
         rows = reads.query(Q.bodies_size, touches=[(EVENTS, stream.id)], stream=stream.id, seqs=json.dumps(page))
-        found.update(rows)
-    return found
+        sizes.update(rows)
+    return sizes
 
 
-def retained(stream: Stream, taken: Sequence[Iterable[int]], size: int) -> Retained:
-    """The report about one stream. taken: in the order of `ways`."""
-    saved, turns, events, values = (tuple(sorted(seqs)) for seqs in taken)
+def retained(stream: Stream, seqs_by_way: Sequence[Iterable[int]], size: int) -> Retained:
+    """The report about one stream. seqs_by_way: in the order of `ways`."""
+    saved, turns, events, values = (tuple(sorted(seqs)) for seqs in seqs_by_way)
     return Retained(
         kind=stream.kind, name=stream.name, checkpoints=saved, turns=turns, bytes=size, events=events, values=values
     )
@@ -364,8 +367,8 @@ def take_checkpoints(tx: Tx, doomed: PrunableParts, seqs: list[int]) -> TakenByR
     if not _is_still_for(tx, doomed):
         return TakenByRetention([], 0)
     sizes = _sizes(tx, doomed.stream, seqs)
-    taken = checkpoints.prune(tx, doomed.stream, seqs, doomed.forks, **_saved(doomed.rule))
-    return TakenByRetention(taken, sum(sizes[seq] for seq in taken))
+    pruned = checkpoints.prune(tx, doomed.stream, seqs, doomed.forks, **_saved(doomed.rule))
+    return TakenByRetention(pruned, sum(sizes[seq] for seq in pruned))
 
 
 def take_turns(tx: Tx, doomed: PrunableParts, seqs: list[int]) -> TakenByRetention:
@@ -377,7 +380,7 @@ def take_turns(tx: Tx, doomed: PrunableParts, seqs: list[int]) -> TakenByRetenti
     stream = doomed.stream
     if not _is_still_for(tx, doomed):
         return TakenByRetention([], 0)
-    if not doomed.whole and checkpoints.forks_of(tx, stream) != doomed.forks:
+    if not doomed.is_all and checkpoints.forks_of(tx, stream) != doomed.forks:
         still = {*_covered(tx, stream, doomed.rule)[0]}
         seqs = [seq for seq in seqs if seq in still]
     return _empty(tx, stream, seqs, {"table": TURNS.name})
@@ -387,7 +390,7 @@ def take_events(tx: Tx, doomed: PrunableParts, seqs: list[int]) -> TakenByRetent
     """Take away emitted events, and steps of a run that ended. May be run again. Recorded by one event that names them."""
     if not _is_still_for(tx, doomed):
         return TakenByRetention([], 0)
-    shared = 0 if doomed.whole else max(checkpoints.forks_of(tx, doomed.stream), default=0)
+    shared = 0 if doomed.is_all else max(checkpoints.forks_of(tx, doomed.stream), default=0)
     return _empty(tx, doomed.stream, [seq for seq in seqs if seq > shared], {})
 
 
@@ -424,10 +427,10 @@ def follow_pruning(tx: Tx, stream: Stream, came: Iterable[Event]) -> None:
     """
     for event in came:
         if event.kind == PRUNED and not event.table and event.body:
-            named = sorted(emptied_by(event, doc_of(tx, event.body)))
-            gone = [seq for seq in named if _is_checkpoint_gone(tx, stream, seq)]
-            if gone:
-                tx.empty(stream, gone)
+            seqs = sorted(emptied_by(event, doc_of(tx, event.body)))
+            emptied = [seq for seq in seqs if _is_checkpoint_gone(tx, stream, seq)]
+            if emptied:
+                tx.empty(stream, emptied)
 
 
 def _is_checkpoint_gone(tx: Tx, stream: Stream, seq: int) -> bool:
@@ -442,11 +445,11 @@ def _is_still_for(tx: Tx, doomed: PrunableParts) -> bool:
     Something that ended may have been opened again or forked since: then the next retention judges it.
     """
     tx.lock(doomed.stream)
-    for found in judged(tx, doomed.stream.id - 1, doomed.stream.id):
-        if not _is_for(doomed.rule, found):
+    for candidate in judged(tx, doomed.stream.id - 1, doomed.stream.id):
+        if not _is_for(doomed.rule, candidate):
             return False
-        if doomed.whole:
-            return _is_whole(tx, found, doomed.rule) and checkpoints.forks_of(tx, doomed.stream) == doomed.forks
+        if doomed.is_all:
+            return _is_whole(tx, candidate, doomed.rule) and checkpoints.forks_of(tx, doomed.stream) == doomed.forks
         return True
     return False
 
@@ -459,10 +462,10 @@ def purge(core: Core) -> int:
     Blocking work, outside the lane.
     """
     with schema_upgrade.told():
-        left = core.engine.purge()
+        remaining = core.engine.purge()
     if core.on_purge is not None:
         core.on_purge()
-    return left
+    return remaining
 
 
 def lingering(core: Core) -> int:

@@ -8,11 +8,8 @@ import msgspec
 
 from perdure.errors import Invalid
 from perdure.model.limits import check_name
-from perdure.model.records.actors import ActorRecord
 from perdure.model.records.emitted import EventRecord
 from perdure.model.records.integrity import Report
-from perdure.model.records.subjects import SubjectRecord
-from perdure.planes import actors, subjects
 from perdure.planes.audit import subscriptions, verify
 from perdure.planes.conversation import feed
 from perdure.planes.reading.paging import Page
@@ -85,16 +82,6 @@ def reset(name: str, start: str) -> Asking:
 @answers(subscriptions.unsubscribe)
 def unsubscribe(name: str) -> Asking:
     yield RouteRequest(DELETE, _named(name), Any, key=None)
-
-
-@answers(actors.listed)
-def list_actors() -> RouteRequest:
-    return get(address("actors"), list[ActorRecord])
-
-
-@answers(subjects.listed)
-def list_subjects(**asked: Any) -> RouteRequest:
-    return get(address("subjects"), Page[SubjectRecord], **asked)
 
 
 @answers(verify.verify_store)

@@ -11,24 +11,18 @@ import msgspec
 from perdure.artifacts.local import pieces_from
 from perdure.errors import Damaged, Invalid, NotFound
 from perdure.log.change import Stream
-from perdure.model.filters import ArtifactFilters, EventFilters, SessionFilters
 from perdure.model.functions import plain as function
 from perdure.model.limits import check_name
 from perdure.model.records.artifacts import ArtifactRecord
 from perdure.model.records.conversation import (
-    Call,
     Cover,
-    Due,
-    Native,
-    Pending,
     Pins,
-    SessionHeader,
     SessionRecord,
     Turn,
 )
 from perdure.model.records.emitted import EventRecord, FoldState
 from perdure.planes import subjects
-from perdure.planes.conversation import artifacts, emitted, pending, sessions, summaries, turns
+from perdure.planes.conversation import artifacts, emitted, sessions, summaries, turns
 from perdure.planes.conversation.transcript import Transcript, format_of
 from perdure.planes.reading.paging import Page
 from perdure.remote.asking import (
@@ -37,16 +31,12 @@ from perdure.remote.asking import (
     RouteRequest,
     address,
     answers,
-    filters,
     get,
-    keyed,
     number,
     patch,
     path_of,
-    plain,
     post,
     put,
-    refs_of,
     several,
     span,
 )
@@ -203,51 +193,7 @@ def add_subjects(stream: Stream, about: Any) -> RouteRequest:
     return post(path_of(stream, "subjects"), tuple[str, ...], subjects=subjects.named(about, "subjects"))
 
 
-@answers(sessions.sessions)
-def list_sessions(asked: SessionFilters) -> RouteRequest:
-    return get(address("sessions"), Page[SessionHeader], **filters(asked))
-
-
 # -- turns -----------------------------------------------------------------------------------------------------------
-
-
-@answers(turns.say)
-def say(
-    stream: Stream, role: str, content: Any = None, *, key: str | None = None, calls: Any = (), about: Any = (), shown: Any = (),
-    native: Any = None, usage: Any = None, model: Any = None, parent: Any = None,
-) -> RouteRequest:  # fmt: skip
-    made = [_call(each, f"calls[{i}]") for i, each in enumerate(several(calls, "calls"))]
-    asked = post(
-        path_of(stream, "turns"), Turn, role=role, content=plain(content, "content"), calls=made, about=subjects.named(about),
-        shown=refs_of(shown, "shown"), native=_native(native), usage=None if usage is None else plain(dict(usage), "usage"),
-        model=model, parent=number(parent, "parent"),
-    )  # fmt: skip
-    return keyed(asked, key)
-
-
-def _call(given: object, path: str) -> dict[str, Any]:
-    if not isinstance(given, Call):
-        raise Invalid(f"expected a Call, got {type(given).__name__}", path=path)
-    return {"id": given.id, "tool": given.tool, "args": plain(given.args, f"{path}.args")}
-
-
-def _native(given: Any) -> dict[str, Any] | None:
-    if given is None:
-        return None
-    if not isinstance(given, Native) and not (isinstance(given, tuple) and len(given) == 2):
-        raise Invalid("expected the name of a form and a body", path="native")
-    form, body = (given.form, given.body) if isinstance(given, Native) else given
-    return {"form": form, "body": plain(body, "native.body")}
-
-
-@answers(turns.result)
-def result(
-    stream: Stream, call_id: str, value: Any, *, error: bool = False, key: str | None = None, native: Any = None,
-    about: Any = (),
-) -> RouteRequest:  # fmt: skip
-    path = path_of(stream, "calls", check_name(call_id, "call_id"), "result")
-    told = {"value": plain(value, "value"), "error": error, "key": key, "native": _native(native)}
-    return put(path, Turn, **told, about=subjects.named(about))
 
 
 @answers(turns.retract)
@@ -268,19 +214,9 @@ def list_turns(stream: Stream, **asked: Any) -> Asking:
     return page.whole()
 
 
-@answers(turns.line)
-def line(stream: Stream, head: Any, limit: int = 100) -> RouteRequest:
-    return get(path_of(stream, "turns", number(head, "head"), "line"), list[Turn], limit=limit)
-
-
 @answers(turns.said)
 def said(stream: Stream, key: str) -> RouteRequest:
     return get(path_of(stream, "said", check_name(key, "key")), Turn | None)
-
-
-@answers(turns.result_of)
-def result_of(stream: Stream, call_id: str) -> RouteRequest:
-    return get(path_of(stream, "calls", check_name(call_id, "call_id"), "result"), Turn | None)
 
 
 @answers(turns.durable)
@@ -292,11 +228,6 @@ def durable(stream: Stream, position: Any) -> Asking:
     return seq if seq <= (yield get(path_of(stream), SessionFound)).last_seq else None
 
 
-@answers(pending.pending)
-def get_pending(stream: Stream) -> RouteRequest:
-    return get(path_of(stream, "pending"), Pending | None)
-
-
 # -- summaries -------------------------------------------------------------------------------------------------------
 
 
@@ -305,28 +236,9 @@ def keys_of(_stream: Stream, _upto: int, _text: str, *, from_: int | None = None
     return AlreadyKnown(None)
 
 
-@answers(summaries.summarise)
-def summarise(
-    stream: Stream, upto: int, text: str, *, from_: Any = None, keys: Any = None, about: Any = ()
-) -> RouteRequest:
-    found = None if keys is None else several(keys, "keys")
-    told = {"upto": upto, "text": text, "first": from_, "keys": found, "about": subjects.named(about)}
-    return post(path_of(stream, "summaries"), Cover, **told)
-
-
-@answers(summaries.covers)
-def covers(stream: Stream, **asked: Any) -> RouteRequest:
-    return get(path_of(stream, "summaries"), list[Cover], **asked)
-
-
 @answers(summaries.lacking)
 def lacking(stream: Stream, cover: Cover) -> RouteRequest:
     return get(path_of(stream, "summaries", cover.seq, "lacking"), list[str])
-
-
-@answers(summaries.due)
-def due(stream: Stream, **asked: Any) -> RouteRequest:
-    return get(path_of(stream, "due"), Due | None, **asked)
 
 
 @answers(summaries.transcript)
@@ -338,22 +250,9 @@ def transcript(stream: Stream, shape: str, *, full: bool = False, last: int | No
 # -- events ----------------------------------------------------------------------------------------------------------
 
 
-@answers(emitted.emit)
-def emit(
-    stream: Stream, kind: str, data: Any = None, *, expect: int | None = None, about: Any = (), refs: Any = ()
-) -> RouteRequest:
-    told = {"kind": kind, "data": plain(data, "data"), "expect": expect, "about": subjects.named(about)}
-    return post(path_of(stream, "events"), EventRecord, **told, refs=refs_of(refs))
-
-
 @answers(emitted.events)
 def events(stream: Stream, **asked: Any) -> RouteRequest:
     return get(path_of(stream, "events"), Page[EventRecord], **asked)
-
-
-@answers(emitted.events_across)
-def events_across(asked: EventFilters) -> RouteRequest:
-    return get(address("events"), Page[EventRecord], **filters(asked))
 
 
 @answers(emitted.fold)
@@ -391,27 +290,12 @@ def attach(stream: Stream, details: artifacts.Details, content: bytes, _holder: 
     return RouteRequest("PUT", path, ArtifactRecord, told, headers=headers, data=content)
 
 
-@answers(artifacts.listing)
-def list_artifacts(stream: Stream, **asked: Any) -> RouteRequest:
-    return get(path_of(stream, "artifacts"), Page[ArtifactRecord], **asked)
-
-
 @answers(artifacts.newest)
 def newest(stream: Stream, name: str) -> Asking:
     found = yield get(path_of(stream, "artifacts"), Page[ArtifactRecord], name=check_name(name, "name"), limit=1)
     if not found:
         raise NotFound(f"session {stream.name!r} has no artifact {name!r}", path="name")
     return found[0]
-
-
-@answers(artifacts.across)
-def across(asked: ArtifactFilters) -> RouteRequest:
-    return get(address("artifacts"), Page[ArtifactRecord], **filters(asked))
-
-
-@answers(artifacts.by_address)
-def by_address(digits: str) -> RouteRequest:
-    return get(address("artifacts", check_name(digits, "hash")), ArtifactRecord)
 
 
 @answers(artifacts.content)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.effects import approvals, composed, ledger, operator_verbs, orphaned
-from perdure.effects.ledger import Intent, Outcome, Sender
-from perdure.effects.tool import Refuse
+from perdure.effects import commits, ledger, operator_verbs, orphaned
+from perdure.effects.commits import Dispatcher, Precondition
+from perdure.effects.ledger import Intent, Outcome
 from perdure.log.change import Stream
 from perdure.model.filters import EffectFilters
 from perdure.model.records.effects import Absent, EffectRecord, Happened, Rule, Verdict
@@ -55,22 +55,22 @@ def is_left(record: EffectRecord, _here: Any) -> Asking:
 # -- effects that the client carries out itself ------------------------------------------------------------------------------
 
 
-@answers(approvals.plan)
-def plan(stream: Stream, intent: Intent, _epoch: int, asked: Refuse | str | None, within: Any = None) -> RouteRequest:
+@answers(commits.plan_with_precondition)
+def plan(stream: Stream, intent: Intent, _epoch: int, precondition: Precondition, within: Any = None) -> RouteRequest:
     """Plan an effect; the guards of the server are asked there. Refused for what a declared tool says about itself."""
-    if asked is not None or within is not None or intent.rule != Rule() or intent.notes:
+    if precondition is not None or within is not None or intent.rule != Rule() or intent.notes:
         raise elsewhere("plan_declared")
     told = {"tool": intent.tool, "args": plain(intent.args, "args"), "kind": intent.kind.value, "call": intent.call}
     return keyed(post(path_of(stream, "effects"), EffectRecord, **told, about=intent.about), intent.key)
 
 
-@answers(approvals.dispatch)
-def dispatch(stream: Stream, seq: int, _sender: Sender) -> RouteRequest:
+@answers(commits.dispatch_by_user)
+def dispatch(stream: Stream, seq: int, _dispatcher: Dispatcher) -> RouteRequest:
     return post(_named(stream, seq, "dispatch"), EffectRecord)
 
 
-@answers(composed.end_begun)
-def end_begun(stream: Stream, known: EffectRecord, outcome: Outcome, prepared: Any = None) -> RouteRequest:
+@answers(commits.end_with_checkpoint)
+def end_with_checkpoint(stream: Stream, known: EffectRecord, outcome: Outcome, prepared: Any = None) -> RouteRequest:
     if prepared is not None:
         raise elsewhere("run_atomic")
     told: dict[str, Any] = {"attempt": known.attempt, "about": outcome.about}

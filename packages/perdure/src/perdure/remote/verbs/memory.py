@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from http import HTTPMethod
-from math import isfinite
 from typing import Any
 
 import msgspec
@@ -13,14 +12,11 @@ from perdure.boot.manifest import PackManifest
 from perdure.boot.pack import Pack, PackRequest
 from perdure.errors import Invalid, NotFound
 from perdure.log.change import Stream
-from perdure.model.filters import MemoryFilters, OwnMemoryFilters, SearchFilters
+from perdure.model.filters import MemoryFilters, SearchFilters
 from perdure.model.limits import check_name
 from perdure.model.records.memories import Found, MemoryRecord, Why
-from perdure.model.records.values import Entry
 from perdure.planes import subjects
-from perdure.planes.execution import memory_making as made_of
 from perdure.planes.memory import memories, search, values
-from perdure.planes.reading.origins import check_seq
 from perdure.planes.reading.paging import Page
 from perdure.remote.asking import (
     AlreadyKnown,
@@ -31,14 +27,9 @@ from perdure.remote.asking import (
     filters,
     get,
     instant,
-    no_checks,
     path_of,
-    plain,
     post,
-    put,
     several,
-    sources,
-    span,
 )
 from perdure.remote.elsewhere import elsewhere
 from perdure.remote.verbs.conversation import ScopeFound, stream_of
@@ -47,12 +38,6 @@ from perdure.remote.verbs.conversation import ScopeFound, stream_of
 
 
 DELETE = HTTPMethod.DELETE.value
-
-
-class WasChanged(msgspec.Struct, frozen=True):
-    """Whether anything was different before."""
-
-    changed: bool
 
 
 @answers(values.find_scope)
@@ -74,104 +59,7 @@ def open_scope(name: str, about: Any = ()) -> Asking:
     return stream
 
 
-def _expected(expect: int | None) -> dict[str, str]:
-    if expect is None:
-        return {}
-    if type(expect) is not int or expect < 0:
-        raise Invalid(f"expected a version (0: not there), got {expect!r}", path="expect")
-    return {"If-Match": f'"{expect}"'} if expect else {"If-None-Match": "*"}
-
-
-@answers(values.put)
-def put_value(
-    stream: Stream, name: str, value: Any, *, expect: int | None = None, ttl: Any = None, checks: Any = (), about: Any = (),
-    derived: bool = False,
-) -> RouteRequest:  # fmt: skip
-    no_checks(checks)
-    told = {"value": plain(value, "value"), "ttl": span(ttl, "ttl"), "about": subjects.named(about), "derived": derived}
-    path = path_of(stream, "values", check_name(name, "name"))
-    return put(path, Entry, **told)._replace(headers=_expected(expect))
-
-
-@answers(values.delete)
-def delete(stream: Stream, name: str, *, expect: int | None = None) -> Asking:
-    path = path_of(stream, "values", check_name(name, "name"))
-    return (yield RouteRequest(DELETE, path, WasChanged, headers=_expected(expect))).changed
-
-
-@answers(values.entry)
-def entry(stream: Stream, name: str) -> Asking:
-    try:
-        return (yield get(path_of(stream, "values", check_name(name, "name")), Entry))
-    except NotFound as error:
-        if error.path != "name":
-            raise
-        return None
-
-
-@answers(values.entries)
-def entries(stream: Stream, *, prefix: Any = None, **asked: Any) -> RouteRequest:
-    start = None if prefix is None else check_name(prefix, "prefix")
-    return get(path_of(stream, "values"), Page[Entry], prefix=start, **asked)
-
-
 # -- memories --------------------------------------------------------------------------------------------------------
-
-
-def _told(
-    kind: Any = None, key: Any = None, source: Any = (), about: Any = None, tags: Any = None, confidence: Any = None,
-    valid_from: Any = None, valid_to: Any = None, checks: Any = (),
-) -> dict[str, Any]:  # fmt: skip
-    no_checks(checks)
-    if isinstance(confidence, float) and not isfinite(confidence):
-        raise Invalid("expected a number from 0 to 1", path="confidence")
-    return {
-        "kind": kind, "key": key, "source": sources(source), "about": None if about is None else subjects.named(about),
-        "tags": None if tags is None else several(tags, "tags"), "confidence": confidence,
-        "valid_from": instant(valid_from, "valid_from"), "valid_to": instant(valid_to, "valid_to"),
-    }  # fmt: skip
-
-
-@answers(memories.remember)
-def remember(stream: Stream, text: str, **asked: Any) -> RouteRequest:
-    return post(path_of(stream, "memories"), MemoryRecord, text=text, **_told(**asked))
-
-
-@answers(memories.supersede)
-def supersede(stream: Stream, seq: int, text: str, *, because: str, **asked: Any) -> Asking:
-    path = path_of(stream, "memories", seq)
-    new = yield post(f"{path}/supersede", MemoryRecord, text=text, because=because, **_told(**asked))
-    return (yield get(path, MemoryRecord)), new
-
-
-@answers(memories.confirm)
-def confirm(stream: Stream, seq: int, *, because: str | None = None, about: Any = ()) -> RouteRequest:
-    named = subjects.named(about)
-    return post(path_of(stream, "memories", seq, "confirm"), MemoryRecord, because=because, about=named)
-
-
-@answers(memories.forget)
-def forget(stream: Stream, seq: int, *, because: str, about: Any = ()) -> RouteRequest:
-    named = subjects.named(about)
-    return post(path_of(stream, "memories", seq, "forget"), MemoryRecord, because=because, about=named)
-
-
-@answers(made_of.correct)
-def correct(
-    stream: Stream, text: str, *, rule: str, key: Any = None, source: Any = (), about: Any = (), tags: Any = ()
-) -> Asking:
-    told = {"text": text, "rule": rule, "key": key, "source": sources(source), "tags": several(tags, "tags")}
-    return None, (yield post(path_of(stream, "corrections"), MemoryRecord, **told, about=subjects.named(about)))
-
-
-@answers(memories.memory)
-def memory(stream: Stream, seq: int) -> RouteRequest:
-    return get(path_of(stream, "memories", check_seq(seq, "memory")), MemoryRecord)
-
-
-@answers(memories.memories)
-def list_memories(stream: Stream, asked: OwnMemoryFilters) -> RouteRequest:
-    return get(path_of(stream, "memories"), Page[MemoryRecord], **filters(asked) | {"status": asked.status or "all"})
 
 
 @answers(memories.memories_of_store)
@@ -264,8 +152,3 @@ def boot(_core: Any, _tenant: int, stream: Stream, task: Any, asked: PackRequest
     told = {"budget": asked.budget, "max_chars": asked.max_chars, "profile": asked.profile, "task": task}
     found = yield get(path_of(stream, "boot"), PackFound, **told)
     return Pack(found.text, found.manifest, [("", [found.text])], [])
-
-
-@answers(making.manifests)
-def manifests(stream: Stream) -> RouteRequest:
-    return get(path_of(stream, "boots"), list[PackManifest])

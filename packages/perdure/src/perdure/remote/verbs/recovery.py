@@ -9,12 +9,9 @@ import msgspec
 from perdure.errors import NotFound
 from perdure.log.change import Stream
 from perdure.model.records.checkpoints import CheckpointRecord
-from perdure.model.records.conversation import Origin
 from perdure.model.records.differences import SessionDiff
 from perdure.planes import subjects
 from perdure.planes.audit import diff, history
-from perdure.planes.reading import lineage
-from perdure.planes.reading.paging import Page
 from perdure.planes.reading.sides import OtherSide
 from perdure.planes.recovery import checkpoints, keyed
 from perdure.remote.asking import AlreadyKnown, Asking, RouteRequest, answers, get, instant, path_of, plain, post
@@ -62,11 +59,6 @@ def _state(stream: Stream, default: Any, **asked: Any) -> Asking:
         return default
 
 
-@answers(checkpoints.listing)
-def listing(stream: Stream, *, before: Any = None, **asked: Any) -> RouteRequest:
-    return get(path_of(stream, "checkpoints"), Page[CheckpointRecord], after=before, **asked)
-
-
 # -- the past --------------------------------------------------------------------------------------------------------
 
 
@@ -104,8 +96,3 @@ def plan_fork(stream: Stream, moment: Any) -> AlreadyKnown:
 def fork(plan: RemoteForkPlan, name: str) -> Asking:
     made = yield post(path_of(plan.stream, "forks"), SessionFound, name=name, at=plan.at)
     return stream_of("session", made.name, made.uid), made.pins.digest if made.pins else ""
-
-
-@answers(lineage.origin)
-def origin(stream: Stream) -> RouteRequest:
-    return get(path_of(stream, "origin"), Origin | None)

@@ -12,10 +12,9 @@ from perdure.model.limits import check_name
 from perdure.model.records.differences import RunDiff
 from perdure.model.records.effects import EffectRecord
 from perdure.model.records.envelope import Envelope
-from perdure.model.records.runs import RunRecord, StepRecord, WaitRecord
-from perdure.model.records.timeline import TimelineRecord
+from perdure.model.records.runs import RunRecord, WaitRecord
 from perdure.planes import subjects
-from perdure.planes.execution import requests, runs, steps, waits
+from perdure.planes.execution import runs, waits
 from perdure.planes.reading.paging import Page
 from perdure.planes.reading.sides import OtherSide
 from perdure.remote.asking import (
@@ -30,7 +29,6 @@ from perdure.remote.asking import (
     path_of,
     plain,
     post,
-    put,
     span,
 )
 from perdure.remote.elsewhere import elsewhere
@@ -91,22 +89,6 @@ def waiting_for(stream: Stream, record: RunRecord) -> Asking:
     return untaken.waiting_on(record, (yield waiting(stream)), unsettled)
 
 
-@answers(steps.left)
-def left(stream: Stream, after: int = 0) -> RouteRequest:
-    return get(path_of(stream, "steps"), list[StepRecord], after=after)
-
-
-@answers(timeline.timeline)
-def get_timeline(stream: Stream, **asked: Any) -> RouteRequest:
-    return get(path_of(stream, "timeline"), Page[TimelineRecord], **asked)
-
-
-@answers(requests.signal)
-def signal(stream: Stream, name: str, payload: Any = None, *, key: str | None = None, about: Any = ()) -> Asking:
-    told = {"name": name, "payload": plain(payload, "payload"), "about": subjects.named(about)}
-    yield keyed(post(path_of(stream, "signals"), Any, **told), key)
-
-
 @answers(ending.cancel)
 def cancel(stream: Stream, why: str, _epoch: int) -> RouteRequest:
     return post(path_of(stream, "cancel"), RunRecord, why=why)
@@ -117,37 +99,12 @@ def resume(stream: Stream, vouched: int | None) -> RouteRequest:
     return post(path_of(stream, "resume"), RunRecord, vouch=vouched is not None)
 
 
-@answers(operator_verbs.retry)
-def retry(stream: Stream) -> RouteRequest:
-    return RouteRequest("POST", path_of(stream, "retry"), RunRecord)
-
-
-@answers(operator_verbs.unpark)
-def unpark(stream: Stream) -> RouteRequest:
-    return RouteRequest("POST", path_of(stream, "unpark"), RunRecord if stream.kind == "run" else Any)
-
-
-@answers(runs.pin)
-def pin(stream: Stream, program: str | None) -> RouteRequest:
-    return put(path_of(stream, "pin"), RunRecord, program=program)
-
-
 @answers(envelope.envelope)
 def get_envelope(stream: Stream, _witness: Any) -> Asking:
     return Envelope.from_json((yield RouteRequest("GET", path_of(stream, "envelope"), bytes)))
 
 
 # -- questions -------------------------------------------------------------------------------------------------------
-
-
-@answers(requests.ask)
-def ask(
-    stream: Stream, question: str, *, choices: Any = None, detail: Any = None, timeout: Any = None, about: Any = ()
-) -> RouteRequest:
-    return post(
-        path_of(stream, "asks"), WaitRecord, question=question, choices=choices, detail=plain(detail, "detail"),
-        timeout=span(timeout, "timeout"), about=subjects.named(about),
-    )  # fmt: skip
 
 
 @answers(waits.asks)

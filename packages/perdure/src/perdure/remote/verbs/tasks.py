@@ -6,12 +6,12 @@ from typing import Any
 
 from perdure.errors import Invalid
 from perdure.log.change import Stream
-from perdure.model.filters import DecisionFilters, SessionDecisionFilters, SessionTaskFilters, TaskFilters
+from perdure.model.filters import DecisionFilters, SessionTaskFilters, TaskFilters
 from perdure.model.records.decisions import DecisionRecord, Reference
 from perdure.model.records.tasks import TaskRecord
 from perdure.planes import subjects
 from perdure.planes.execution import decisions, task_needs, tasks
-from perdure.planes.reading.origins import check_seq, to_ref
+from perdure.planes.reading.origins import to_ref
 from perdure.planes.reading.paging import Page
 from perdure.remote.asking import (
     Asking,
@@ -26,7 +26,6 @@ from perdure.remote.asking import (
     path_of,
     plain,
     post,
-    refs_of,
     several,
     span,
 )
@@ -47,11 +46,6 @@ def add(
         priority=priority, labels=several(labels, "labels"), detail=plain(detail, "detail"), key=key,
         about=subjects.named(about),
     )  # fmt: skip
-
-
-@answers(tasks.task)
-def task(stream: Stream, seq: int) -> RouteRequest:
-    return get(path_of(stream, "tasks", check_seq(seq, "task")), TaskRecord)
 
 
 def _other(stream: Stream, task: object, path: str) -> Any:
@@ -130,48 +124,6 @@ def tasks_of_store(asked: TaskFilters) -> Asking:
 
 
 # -- decisions -------------------------------------------------------------------------------------------------------
-
-
-def _said(because: str, then: Any, refs: Any, tags: Any, checks: Any, about: Any) -> dict[str, Any]:
-    no_checks(checks)
-    chosen = None if tags is None else several(tags, "tags")
-    return {"because": because, "then": then, "refs": refs_of(refs), "tags": chosen, "about": subjects.named(about)}
-
-
-@answers(decisions.decide)
-def decide(
-    stream: Stream, text: str, *, because: str, then: Any = None, refs: Any = (), tags: Any = (), checks: Any = (),
-    about: Any = (),
-) -> RouteRequest:  # fmt: skip
-    told = _said(because, then, refs, tags, checks, about)
-    return post(path_of(stream, "decisions"), DecisionRecord, text=text, **told)
-
-
-@answers(decisions.supersede)
-def supersede(
-    stream: Stream, seq: int, text: str, *, because: str, then: Any = None, refs: Any = (), tags: Any = None, checks: Any = (),
-    about: Any = (),
-) -> Asking:  # fmt: skip
-    path = path_of(stream, "decisions", seq)
-    told = _said(because, then, refs, tags, checks, about)
-    new = yield post(f"{path}/supersede", DecisionRecord, text=text, **told)
-    return (yield get(path, DecisionRecord)), new
-
-
-@answers(decisions.close)
-def close(stream: Stream, seq: int, outcome: str, *, note: Any = None, about: Any = ()) -> RouteRequest:
-    told = {"outcome": outcome, "note": note, "about": subjects.named(about)}
-    return post(path_of(stream, "decisions", seq, "close"), DecisionRecord, **told)
-
-
-@answers(decisions.decision)
-def decision(stream: Stream, seq: int) -> RouteRequest:
-    return get(path_of(stream, "decisions", check_seq(seq, "decision")), DecisionRecord)
-
-
-@answers(decisions.decisions)
-def list_decisions(stream: Stream, asked: SessionDecisionFilters) -> RouteRequest:
-    return get(path_of(stream, "decisions"), Page[DecisionRecord], **filters(asked))
 
 
 @answers(decisions.decisions_of_store)

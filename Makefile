@@ -6,7 +6,7 @@ SHELL := /bin/sh
 .PHONY: help test near prove check coverage format demo bench evaluate adapters clean
 
 # make test PYTHON=/path/to/python: prefer this one.    make test WORKERS=4 TESTS=packages/perdure/tests/log: as it says.
-# Who names tests has all of them run; else slow ones that are proved and unchanged are left out, unless CI=true (tests/tiers.py).
+# Tests that a caller names all run. Otherwise slow tests that are proved and unchanged are left out, unless CI=true (tests/tiers.py).
 # One worker more than a small machine has cores: many tests wait for processes. Who is done takes over from the others.
 PYTHON ?=
 WORKERS ?= 3
@@ -44,7 +44,7 @@ near: ## the tests nearest to a file (FILE=packages/perdure/src/perdure/log/fold
 	$(call bootstrap,dev)
 	@.venv/bin/python tools/near.py $(FILE)
 
-# What a proof has shown is written last: a list that names a commit names one at which all of this passed.
+# The list is written last: the commit that it names is one at which all of this passed.
 prove: check ## everything: packages from their wheels, versions that do not fit, extras, all tests; writes tests/slow.txt
 	@.venv/bin/python tools/system_parts.py
 	.venv/bin/python tools/prove_packages.py

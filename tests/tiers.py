@@ -2,8 +2,8 @@
 
 `slow.txt` lists the slow tests, each with its seconds of CPU, and says at which commit everything was proved. `make prove` alone
 writes it. `make test` (`--slow=due`) takes everything that is not listed, the tenth of the listed tests that is longest unproved,
-and each listed test whose package changed since the commit of the list. With CI=true, and for whoever names tests (`--slow=all`),
-all run. The summary counts what was left out. `.cache/proved.json` has when each listed test passed here.
+and each listed test whose package changed since the commit of the list. With CI=true, and for a caller who names tests
+(`--slow=all`), all run. The summary counts what was left out. `.cache/proved.json` has when each listed test passed here.
 
 The CPU of a test is that of this process, of its children that ended, and of programs that `forked` ended. It lacks the servers
 of PostgreSQL, which all tests share, and processes that outlive their test or whose parent died first. Fixtures that many tests
@@ -154,7 +154,7 @@ class Costs:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
-        """What a fixture of many tests costs is the cost of none."""
+        """A fixture that many tests share is the cost of none."""
         if fixturedef.scope == "function":
             return (yield)
         before, outermost = cpu_seconds(), self._depth == 0
@@ -183,7 +183,7 @@ class Costs:
 
 
 class Choice:
-    """Leaves out, where tests are collected, what need not run."""
+    """Leaves out, where tests are collected, the tests that need not run."""
 
     def __init__(self, names: Collection[str]) -> None:
         self._names = set(names)

@@ -5,7 +5,7 @@
     python tools/prove_packages.py extras [EXTRA ...]     each extra: it resolves, is installed, is imported, and runs one command
 
 Without a word it does all three. Environments lie in .cache/packages; versions of others are those of requirements/dev.txt where
-that has them. What no index has is skipped, and the table says so. uv makes the environments: .venv has it.
+that has them. An extra that no index has is skipped, and the table says so. uv makes the environments: .venv has it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TOOLS = (
     "psycopg[binary]",
     "packaging",
 )
-# What the tests of a package take besides: extras of its own, and tools of the group dev.
+# The tests of a package take these besides: extras of its own, and tools of the group dev.
 TAKEN = {
     "perdure": ("perdure[postgres,s3,crypto,yaml]", "numpy", "moto[s3]", "flask-cors", "mypy"),
     "perdure-adapters": ("perdure-adapters[langgraph,pydantic-ai]", "langchain", "langgraph-checkpoint-conformance",
@@ -47,7 +47,7 @@ TAKEN = {
                        "ag-ui-protocol"),
     "perdure-evaluate": ("perdure-evaluate", "perdure-agents"),
 }  # fmt: skip
-# What reaches a package beside a core: an import by a user, and a command, address or plugin of the core.
+# A package is reached in two ways: by an import of a user, and by a command, address or plugin of the core.
 IMPORTED = {package: ["-c", f"import {package.replace('-', '_')}"] for package in PACKAGES if package != CORE}
 REACHED = {
     "perdure-server": ["-m", "perdure", "serve", "--help"],
@@ -64,7 +64,7 @@ HELP = ("doctor", "--help")
 
 
 class Extra(NamedTuple):
-    """What shows that an extra is there: a module that needs it, and a command."""
+    """The proof that an extra is there: a module that needs it, and a command."""
 
     module: str
     command: tuple[str, ...] = HELP
@@ -103,7 +103,7 @@ class NotToBeHad(Exception):
 
 
 def project(package: str) -> dict[str, Any]:
-    """What a package says of itself."""
+    """The table `project` of a package."""
     return tomllib.loads((TOP / "packages" / package / "pyproject.toml").read_text())["project"]
 
 

@@ -72,7 +72,8 @@ def test_every_point_of_the_sync_way_is_under_control():
     paths = [
         path for path in sources(".py") if within_package(path).parent.as_posix() in folders or path.name == "lane.py"
     ]
-    trees = [ast.parse(path.read_text("utf-8")) for path in at_least(80, paths, "modules of the sync way")]
+    paths = [path for path in paths if path.name != "standstill.py"]  # of tasks, which a sync program has none of
+    trees = [ast.parse(path.read_text("utf-8")) for path in at_least(70, paths, "modules of the sync way")]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     said = [node.args[0] for node in calls if isinstance(node.func, ast.Name) and node.func.id == "reach"]
     names = {node.value for node in said if isinstance(node, ast.Constant)}

@@ -76,6 +76,17 @@ def test_a_declaration_loads_no_plane() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+def test_help_of_a_command_with_options_of_a_verb_loads_no_plane_and_no_store() -> None:
+    code = """
+import sys
+from click.testing import CliRunner
+from perdure.cli.main import cli
+assert "--confidence" in CliRunner().invoke(cli, ["remember", "--help"]).output
+print([m for m in sys.modules if m.startswith(("perdure.planes.memory", "perdure.stores", "perdure.model.arguments_by_hand"))])
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
 # -- handles and planes ----------------------------------------------------------------------------------------------
 
 

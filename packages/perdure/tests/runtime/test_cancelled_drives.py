@@ -1,6 +1,7 @@
 """Drives that are cancelled from outside: the run continues from its records, and nothing is lost or done twice (P2, P4, P13).
 
-The sweep in full: `PERDURE_ROUNDS=2000 pytest tests/runtime/test_cancelled_drives.py -k sweep`, or `cancelling.py` as a program.
+The sweep in full: `PERDURE_ROUNDS=2000 pytest packages/perdure/tests/runtime/test_cancelled_drives.py -k sweep`,
+or `cancelling.py` as a program.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from runtime.cancelling import Witness
 
 ROUNDS = int(os.environ.get("PERDURE_ROUNDS", "0"))
 CASES = {"sqlite": 12, "files": 4, "postgres": 4}
-FIXTURE = Path(__file__).parent.parent / "fixtures" / "interrupted" / "ff295087.sql"
+FIXTURE = Path(__file__).parents[4] / "tests" / "fixtures" / "interrupted" / "ff295087.sql"
 IN_PROCESS = [way for way in cancelling.WAYS if way != "ctrl-c"]  # the last one forks, and this process has threads
 
 

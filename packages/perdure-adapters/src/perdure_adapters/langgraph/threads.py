@@ -136,8 +136,7 @@ def _rebuilt_from(
     reads: Reads, checkpoint: KeyedCheckpoint, by_key: dict[tuple[str, str], KeyedCheckpoint]
 ) -> Iterator[KeyedCheckpoint]:
     """The ancestors up to the one at which every channel that this checkpoint does not hold stands whole."""
-    # The delta channels that were written to since they stood whole: LangGraph counts for each how often.
-    lacking = set(_metadata(checkpoint).get("counters_since_delta_snapshot") or ())
+    lacking = _lacking(checkpoint)
     while lacking and checkpoint.parent_key is not None:
         parent = by_key.get((checkpoint.name, checkpoint.parent_key))
         if parent is None:
@@ -145,6 +144,11 @@ def _rebuilt_from(
         yield parent
         lacking -= keyed.names_in(reads, parent, "values")
         checkpoint = parent
+
+
+def _lacking(checkpoint: KeyedCheckpoint) -> set[str]:
+    """The delta channels that were written to since they stood whole: LangGraph counts for each how often."""
+    return set(_metadata(checkpoint).get("counters_since_delta_snapshot") or ())
 
 
 # -- copying -------------------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ import pytest
 from perdure.errors import Invalid, NotFound, Refused
 from perdure_agents.hosts import host_checks, installation, plans
 from perdure_agents.hosts.catalog import HOSTS
-from perdure_agents.hosts.plans import Wanted, expanded
+from perdure_agents.hosts.plans import InstallOptions, expanded
 
-WANTED = Wanted(("/usr/bin/perdure",), "sqlite:////srv/agent.db")
+WANTED = InstallOptions(("/usr/bin/perdure",), "sqlite:////srv/agent.db")
 # What somebody has already: their own servers, hooks and settings, in their own way of writing.
 THEIRS: dict[str, dict[str, str]] = {
     "claude-code": {
@@ -57,7 +57,7 @@ def write(root: Path, files: dict[str, str]) -> None:
         (root / name).write_text(text)
 
 
-def install(host: str, root: Path, home: Path, wanted: Wanted = WANTED) -> list[installation.FileChange]:
+def install(host: str, root: Path, home: Path, wanted: InstallOptions = WANTED) -> list[installation.FileChange]:
     changes = installation.planned(HOSTS[host], root, wanted)
     installation.install(HOSTS[host], root, changes, home)
     return changes
@@ -108,7 +108,7 @@ def test_another_store_is_written_over_the_first_and_undone_whole(root: Path, ho
     write(root, THEIRS[host])
     before = tree(root)
     install(host, root, home)
-    assert install(host, root, home, Wanted(("perdure",), "sqlite:////other.db"))
+    assert install(host, root, home, InstallOptions(("perdure",), "sqlite:////other.db"))
     commands = [text for text in tree(root).values() if text and b"perdure" in text]
     assert not [text for text in commands if b"agent.db" in text]
     installation.undo(HOSTS[host], root, home)
@@ -128,7 +128,7 @@ def test_a_file_that_others_may_get_names_no_folder_of_the_user_where_the_host_e
     root: Path, home: Path, host: str, path: str, written: str
 ) -> None:
     command = ("/people/ann/venv/bin/perdure", "--x=/mnt/people/ann/x", "/people/anna/y")
-    install(host, root, home, Wanted(command, "sqlite:////people/ann/.perdure/agent.db", "/people/ann"))
+    install(host, root, home, InstallOptions(command, "sqlite:////people/ann/.perdure/agent.db", "/people/ann"))
     server = json.loads((root / path).read_text())["mcpServers"]["perdure"]
     others = ["--x=/mnt/people/ann/x", "/people/anna/y", "mcp", "--store"]
     assert server["command"] == f"{written}/venv/bin/perdure"
@@ -215,7 +215,7 @@ def test_times_are_in_the_unit_of_the_host(root: Path, home: Path) -> None:
 def test_the_looks_of_the_doctor(root: Path, home: Path) -> None:
     assert host_checks.examine(root, home) == []
     assert host_checks.examine(root, home, "codex")[0].severity == "error"
-    install("claude-code", root, home, Wanted(("/no/such/perdure",), ""))
+    install("claude-code", root, home, InstallOptions(("/no/such/perdure",), ""))
     found = {each.check: each for each in host_checks.examine(root, home)}
     assert found["connected"].severity == "error"
     assert found["configured"].severity == "ok"
@@ -236,7 +236,7 @@ def test_reads_are_tools_of_the_server() -> None:
 
 def test_gemini_begins_with_both_parts_whatever_began_it() -> None:
     """This host compares the matcher of these events with the whole word, so that a pattern would never fit."""
-    (settings,) = plans.plan(HOSTS["gemini"], plans.Wanted(("perdure",), "sqlite:///a.db"))
+    (settings,) = plans.plan(HOSTS["gemini"], plans.InstallOptions(("perdure",), "sqlite:///a.db"))
     entries = json.loads(settings.change(None))["hooks"]["SessionStart"]
     assert [("matcher" in each, "--part 2" in each["hooks"][0]["command"]) for each in entries] == [
         (False, False),

@@ -25,7 +25,7 @@ import perdure
 from doors.hosts.loopback import Model
 from perdure_agents.hosts import installation
 from perdure_agents.hosts.catalog import HOSTS
-from perdure_agents.hosts.plans import Wanted
+from perdure_agents.hosts.plans import InstallOptions
 from perdure_agents.hosts.workspace import workspace_of
 
 PACKAGES = {
@@ -64,7 +64,7 @@ class Host:
             "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "IS_SANDBOX": "1",
         }  # fmt: skip
-        wanted = Wanted((sys.executable, "-m", "perdure"), self.url)
+        wanted = InstallOptions((sys.executable, "-m", "perdure"), self.url)
         changes = installation.planned(HOSTS[name], self.root, wanted)
         installation.install(HOSTS[name], self.root, changes, self.home)
         self.session = workspace_of(self.root).session

@@ -169,17 +169,17 @@ class _Talk:
         """Talk with it until it ends; whether it did, in time and without writing too much."""
         deadline = time.monotonic() + seconds
         while not self._is_over():
-            left = deadline - time.monotonic()
-            if left <= 0 or self.too_much:
+            seconds_left = deadline - time.monotonic()
+            if seconds_left <= 0 or self.too_much:
                 return False
-            self._talk(left if self._end is not None else min(left, PAUSE_SECONDS))
+            self._talk(seconds_left if self._end is not None else min(seconds_left, PAUSE_SECONDS))
         return True
 
     def hear_the_rest(self, seconds: float) -> None:
         """Take in what it wrote at last; a process that left its group may hold the pipes, and is not waited for."""
         deadline = time.monotonic() + seconds
-        while self._outputs and not self.too_much and (left := deadline - time.monotonic()) > 0:
-            self._talk(left)
+        while self._outputs and not self.too_much and (seconds_left := deadline - time.monotonic()) > 0:
+            self._talk(seconds_left)
 
     def close(self) -> None:
         """Give back all descriptors."""

@@ -28,12 +28,12 @@ def storable(value: Any, depth: int = 0) -> Any:
     """The value as it can be kept: each part that cannot becomes {"unstorable": its type, "text": its text}."""
     if _fits(value):
         return value
-    made: Any = None
+    tree: Any = None
     if depth < DEPTH_MAX and type(value) is dict:
-        made = {_key(name): storable(each, depth + 1) for name, each in value.items()}
+        tree = {_key(name): storable(part, depth + 1) for name, part in value.items()}
     elif depth < DEPTH_MAX and type(value) in (list, tuple):
-        made = [storable(each, depth + 1) for each in value]
-    return made if made is not None and _fits(made) else _in_text(value)
+        tree = [storable(part, depth + 1) for part in value]
+    return tree if tree is not None and _fits(tree) else _in_text(value)
 
 
 def _fits(value: Any) -> bool:
@@ -45,21 +45,21 @@ def _fits(value: Any) -> bool:
 
 
 def _key(name: Any) -> str:
-    return name if isinstance(name, str) and _fits({name: None}) else _said(name)
+    return name if isinstance(name, str) and _fits({name: None}) else _text_of_value(name)
 
 
 def _in_text(value: Any) -> dict[str, str]:
     kind = type(value)
-    named = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    return {"unstorable": named, "text": _said(value)}
+    type_name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return {"unstorable": type_name, "text": _text_of_value(value)}
 
 
-def _said(value: Any) -> str:
+def _text_of_value(value: Any) -> str:
     """The text of a value, in characters that every store takes: others are escaped."""
     try:
         long = type(value) is int and value.bit_length() > INT_SHOWN_MAX_BITS
         text = str(value) if isinstance(value, str) else hex(value) if long else repr(value)
     except Exception:  # noqa: BLE001 - whatever an odd object raises
         text = "(it cannot be printed)"
-    shown = text[:TEXT_MAX_CHARS] + ("…" if len(text) > TEXT_MAX_CHARS else "")
-    return shown.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    excerpt = text[:TEXT_MAX_CHARS] + ("…" if len(text) > TEXT_MAX_CHARS else "")
+    return excerpt.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")

@@ -20,8 +20,8 @@ DEPTH_MAX = 3
 
 def usage_of(answer: Any) -> Any:
     """The usage that an answer states, if it does: a mapping as it is, of an object its fields that are plain."""
-    said = next((found for name in NAMES if (found := _part(answer, name)) is not None), None)
-    used = said if _is_plain(said) else _fields(said, DEPTH_MAX)
+    statement = next((part for name in NAMES if (part := _part(answer, name)) is not None), None)
+    used = statement if _is_plain(statement) else _fields(statement, DEPTH_MAX)
     try:
         to_plain(used)
     except Invalid:
@@ -29,9 +29,9 @@ def usage_of(answer: Any) -> Any:
     return used
 
 
-def _part(whole: Any, name: str) -> Any:
+def _part(answer: Any, name: str) -> Any:
     try:
-        return whole.get(name) if isinstance(whole, dict) else getattr(whole, name, None)
+        return answer.get(name) if isinstance(answer, dict) else getattr(answer, name, None)
     except Exception:  # noqa: BLE001 - whatever a property raises
         return None
 
@@ -40,15 +40,15 @@ def _is_plain(value: object) -> bool:
     return isinstance(value, (dict, str, int, float)) or value is None
 
 
-def _fields(said: Any, depth: int) -> dict[str, Any] | None:
+def _fields(statement: Any, depth: int) -> dict[str, Any] | None:
     """The fields of an object that are numbers or text, and those of what it holds."""
-    found = {name: _part(said, name) for name in _names(said) if not name.startswith("_")}
-    held = {name: value if _is_plain(value) else _fields(value, depth - 1) for name, value in found.items() if depth}
+    values = {name: _part(statement, name) for name in _names(statement) if not name.startswith("_")}
+    held = {name: value if _is_plain(value) else _fields(value, depth - 1) for name, value in values.items() if depth}
     return {name: value for name, value in held.items() if value is not None} or None
 
 
-def _names(said: object) -> Iterable[str]:
+def _names(statement: object) -> Iterable[str]:
     """The fields of a Struct, a dataclass, a model of pydantic's, or any object with attributes of its own."""
-    kind = type(said)
+    kind = type(statement)
     declared = getattr(kind, "__struct_fields__", None) or getattr(kind, "__dataclass_fields__", None)
-    return declared or getattr(said, "__dict__", None) or COUNTS
+    return declared or getattr(statement, "__dict__", None) or COUNTS

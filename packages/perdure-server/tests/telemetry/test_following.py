@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import perdure
+from perdure.planes.audit import subscriptions
 from perdure.runtime.callers import caller_of
 from perdure_server.telemetry import collector, names
 
@@ -272,3 +273,8 @@ def test_spans_pass_the_exporter_of_the_sdk(store):
         exporter.shutdown()
     assert "execute_tool deliver" in came
     assert ReadableSpan.__module__ == "opentelemetry.sdk.trace"
+
+
+def test_its_subscription_has_the_name_under_which_stores_have_its_position() -> None:
+    """A stored name: another one would lose the position, and old and new processes would both tell the spans."""
+    assert subscriptions.TELEMETRY == "perdure.telemetry"

@@ -7,7 +7,7 @@ import msgspec
 from perdure.model.registered_types import registered
 
 
-@registered(name="perdure_testing.Price", version=1)
+@registered(name="perdure.testing.Price", version=1)
 class Price(msgspec.Struct, frozen=True, dict=True):
     """The price of something."""
 

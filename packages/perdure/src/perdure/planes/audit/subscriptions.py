@@ -31,7 +31,8 @@ from perdure.stores.tx import Tx
 
 Q = Statements("perdure.planes.audit", "subscriptions.sql")
 
-TELEMETRY = "perdure_server.telemetry"  # the subscription of the process that tells the spans of a tenant (`telemetry.following`)
+# The subscription of the process that tells the spans of a tenant. It is stored: its name is from before the packages.
+TELEMETRY = "perdure.telemetry"
 MAX_CONSUMERS = 100
 MAX_KINDS = 100
 SIFTED_AT_ONCE = 20_000  # events that one transaction passes over when few of them are wanted

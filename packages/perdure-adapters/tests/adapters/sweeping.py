@@ -6,6 +6,7 @@ of the framework's environment, which `make adapters` makes; it is skipped witho
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -84,8 +85,9 @@ class Sweeps(NamedTuple):
 
 def python_of(name: str, module: str) -> Path | None:
     """The Python that has a framework: this one, or that of the framework's environment; None if it was not made."""
-    if importlib.util.find_spec(module) is not None:
-        return Path(sys.executable)
+    with contextlib.suppress(ModuleNotFoundError):  # of `google`, of which `google.adk` is a part
+        if importlib.util.find_spec(module) is not None:
+            return Path(sys.executable)
     spec = importlib.util.spec_from_file_location("adapters_tool", ROOT / "tools" / "adapters.py")
     assert spec is not None
     assert spec.loader is not None

@@ -29,7 +29,7 @@ from hostile_http import ANSWER_IS_LOST, IS_LOST, PASSES, Fate, HostileProxy
 from perdure.errors import InDoubt, Unavailable
 from perdure.runtime.callers import Caller
 from perdure_agents.ready.http_tool import http_probe, http_tool
-from remote.test_own_loop import SERVER
+from remote import test_own_loop
 
 ROUNDS = int(os.environ.get("PERDURE_ROUNDS", "0"))
 SEED = int(os.environ.get("PERDURE_SEED", "0"))
@@ -72,8 +72,8 @@ class Served:
     def restart(self) -> None:
         self.close()
         self.kills += 1
-        tests = str(Path(__file__).parents[1])
-        self._program = Program("-c", SERVER, self._url, tests, stdout=subprocess.PIPE).__enter__()
+        beside = str(Path(test_own_loop.__file__).parents[1])
+        self._program = Program("-c", test_own_loop.SERVER, self._url, beside, stdout=subprocess.PIPE).__enter__()
         self.way.target = int(self._program.stdout.readline().strip().rpartition(":")[2])
 
     def close(self) -> None:

@@ -34,6 +34,8 @@ def functions_of(path: str) -> set[str]:
 
 def test_each_listed_test_exists() -> None:
     listed = SlowList.read().seconds
+    if not tiers.LIST.exists():
+        pytest.skip("there is no list: `make prove` writes it, and until then every test runs")
     assert len(listed) > 50
     gone = [
         name for name in listed if name.partition("[")[0].rpartition("::")[2] not in functions_of(tiers.file_of(name))

@@ -28,6 +28,7 @@ import forked
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "tests" / "slow.txt"
 RECORD = ROOT / ".cache" / "proved.json"
+FIGURES = ROOT / ".cache" / "cpu.txt"  # of all tests of the last proof, also of one that was broken off
 SLOW_ABOVE, QUICK_BELOW = 2.0, 1.0  # CPU seconds: between the two, a test stays what it was
 STEADY = 1.5  # a figure changes in the list when it is wrong by this factor
 DUE, ALL, PROVE = "due", "all", "prove"
@@ -208,12 +209,16 @@ class Summary:
         self._left_out: Collection[str] = ()
         self._costs: dict[str, float] = {}
         self._did_not_pass: set[str] = set()
+        FIGURES.parent.mkdir(exist_ok=True)
+        self._figures = FIGURES.open("w", buffering=1) if is_proof else None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if not report.passed:
             self._did_not_pass.add(report.nodeid)
         if report.when == "teardown":
-            self._costs[report.nodeid] = float(str(dict(report.user_properties).get("cpu_seconds", 0.0)))
+            self._costs[report.nodeid] = cost = float(str(dict(report.user_properties).get("cpu_seconds", 0.0)))
+            if self._figures is not None:
+                self._figures.write(f"{cost:.2f} {report.nodeid}\n")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -224,17 +229,18 @@ class Summary:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         self._left_out = self._left_out or self._choice.left_out
         passed = {name: cost for name, cost in self._costs.items() if name not in self._did_not_pass}
+        if self._figures is not None:
+            self._figures.close()
         if not passed:
             return
         now = datetime.now(UTC)
-        if self._is_proof:
-            is_whole = exitstatus == 0 and session.config.args == session.config.getini("testpaths")
-            self._write_list(passed, (head_commit(), f"{now:%Y-%m-%d}") if is_whole else self._listed[1:])
+        if self._is_proof and session.config.args == session.config.getini("testpaths"):
+            self._write_list(passed, (head_commit(), f"{now:%Y-%m-%d}") if exitstatus == 0 else self._listed[1:])
         slow = SlowList.read().seconds
         write_record(read_record() | {name: round(now.timestamp()) for name in passed if name in slow})
 
     def _write_list(self, passed: Mapping[str, float], head: tuple[str, str]) -> None:
-        """A run of a part, or one in which a test failed, gives figures and is no proof: the list keeps the last one's head."""
+        """A run in which a test failed gives figures and is no proof: the list keeps the head of the last one."""
         seen = {file_of(name) for name in self._costs} - {file_of(name) for name in self._did_not_pass}
         SlowList(self._listed.after(passed, seen), *head).write()
 

@@ -4,8 +4,8 @@
     python tools/prove_packages.py mixes                  each package beside a core of another version: one clear error
     python tools/prove_packages.py extras [EXTRA ...]     each extra: it resolves, is installed, is imported, and runs one command
 
-Without a word it does all three. Environments lie in .cache/packages; versions of others are those of requirements/dev.txt where
-that has them. An extra that no index has is skipped, and the table says so. uv makes the environments: .venv has it.
+Without a word it does all three. Environments lie in .cache/packages; uv of .venv makes them. Tests run beside the versions of
+requirements/dev.txt. An extra that no index has is skipped, and the table says so.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Extra(NamedTuple):
 EXTRAS = {
     "postgres": Extra("perdure.stores.postgres"),
     "s3": Extra("obstore"),
-    "crypto": Extra("cryptography.fernet", ("keys", "--help")),
+    "crypto": Extra("cryptography", ("anchor", "--help")),
     "yaml": Extra("yaml"),
     "embed": Extra("onnxruntime"),
     "server": Extra("perdure_server.http", ("serve", "--help")),
@@ -83,7 +83,7 @@ EXTRAS = {
     "testing": Extra("perdure_testing.contract.suite"),
     "evaluate": Extra("perdure_evaluate", ("evaluate", "--help")),
     "a2a": Extra("perdure_server.a2a.tasks", ("serve", "--help")),
-    "telemetry": Extra("perdure_server.telemetry.exporting", ("telemetry", "--help")),
+    "telemetry": Extra("perdure_server.telemetry.collector", ("telemetry", "--help")),
     "langgraph": Extra("perdure_adapters.langgraph"),
     "openai-agents": Extra("perdure_adapters.openai_agents"),
     "claude-agent": Extra("perdure_adapters.claude_agent"),
@@ -115,33 +115,21 @@ def build(sources: Path, wheels: Path) -> Path:
     return wheels
 
 
-def environment(name: str, wheels: Path, *requirements: str) -> Path:
-    """The interpreter of a new environment with these and nothing else. NotToBeHad if an index lacks one."""
+def environment(name: str, wheels: Path, *requirements: str | Path) -> Path:
+    """The interpreter of a new environment with these and nothing else. NotToBeHad, with what uv says, if they cannot be."""
     place = CACHE / name
     run(uv(), "venv", "--quiet", "--clear", "--python", PYTHON, place)
     try:
         install(place / "bin" / "python", wheels, *requirements)
     except subprocess.CalledProcessError as error:
-        raise NotToBeHad(last_line(error.stderr)) from error
+        raise NotToBeHad(" ".join(error.stderr.split())) from error
     return place / "bin" / "python"
 
 
-def install(python: Path, wheels: Path, *words: str) -> None:
+def install(python: Path, wheels: Path, *words: str | Path) -> None:
     """Install by uv. A wheel of ours is never taken from its cache: it changes and keeps its version."""
     refreshed = [word for package in PACKAGES for word in ("--refresh-package", package)]
-    run(
-        uv(),
-        "pip",
-        "install",
-        "--python",
-        python,
-        "--find-links",
-        wheels,
-        "--constraint",
-        constraints(),
-        *refreshed,
-        *words,
-    )
+    run(uv(), "pip", "install", "--python", python, "--find-links", wheels, *refreshed, *words)
 
 
 def constraints() -> Path:
@@ -185,7 +173,8 @@ def prove_tests(wheels: Path, packages: list[str], options: list[str]) -> int:
 
 def prove_package(package: str, wheels: Path, options: list[str]) -> bool:
     """Run them and print a row; whether any failed. Their output stands in .cache/packages/PACKAGE.txt."""
-    python = environment(f"tests-{package}", wheels, *TAKEN.get(package, (package,)), *TOOLS)
+    pins = ("--constraint", constraints())
+    python = environment(f"tests-{package}", wheels, *pins, *TAKEN.get(package, (package,)), *TOOLS)
     at = run(python, "-c", f"import {package.replace('-', '_')} as package; print(package.__file__)", cwd=CACHE)
     assert at.startswith(str(CACHE)), f"{package} comes from {at}"
     command = [python, "-m", "pytest", "-p", "no:cacheprovider", "-n", "2", "--dist", "worksteal", *options]
@@ -285,8 +274,11 @@ def prove_extra(extra: str, wheels: Path) -> bool:
     try:
         python = environment("extra", wheels, f"{CORE}[{extra}]=={OLD}")
     except NotToBeHad as error:
-        print(f"{extra:16} SKIPPED: cannot be had here: {error}", flush=True)
-        return False
+        is_missing = re.search(
+            r"not found in the|no versions of|could not be (fetched|queried)|[Ff]ailed to fetch", str(error)
+        )
+        print(f"{extra:16} {'SKIPPED: no index here has all of it' if is_missing else 'FAILED'}: {error}", flush=True)
+        return not is_missing
     shows = EXTRAS[extra]
     for words in (["-c", f"import {shows.module}"], ["-m", CORE, *shows.command]):
         try:

@@ -31,7 +31,7 @@ from perdure.artifacts.descriptors import (
 from perdure.effects.tool import tool
 from perdure.errors import Error, Failed, InDoubt, Invalid, NotFound
 from perdure.model.crash_points import reach
-from perdure.model.records.effects import Absent, Happened, Unknown, Verdict
+from perdure.model.records.effects import Absent, Happened, Unknown
 from perdure_agents.ready.checks import absolute, argument, nothing_done_yet
 
 POINTS: Final = ("file.before_write", "file.before_rename", "file.after_rename", "file.after_sync")
@@ -39,7 +39,9 @@ NO_FILE: Final = ""  # as `expect`: there must be none yet
 _SHA256 = re.compile(r"([0-9a-f]{64})?", re.ASCII)
 
 
-def find_file(path: str, content: str | bytes, *, root: str | None = None, expect: str | None = None) -> Verdict:
+def find_file(
+    path: str, content: str | bytes, *, root: str | None = None, expect: str | None = None
+) -> Happened | Absent | Unknown:
     """The probe: Happened if that content stands there (made durable first), Absent if what it was to replace does.
 
     Without `expect` anything else is Absent; with it, what is neither is Unknown: somebody else wrote it in between. Files that a

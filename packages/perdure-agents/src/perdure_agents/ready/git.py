@@ -21,7 +21,7 @@ from perdure.effects.tool import tool
 from perdure.errors import Failed, InDoubt, Invalid, Unavailable
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_text
 from perdure.model.programs import ProgramEnd
-from perdure.model.records.effects import Absent, Happened, Unknown, Verdict
+from perdure.model.records.effects import Absent, Happened, Unknown
 from perdure.stores import git
 from perdure_agents.ready.checks import absolute, argument, nothing_done_yet, shortened
 from perdure_agents.ready.files import being_written
@@ -45,7 +45,7 @@ _DURABLE = ("-c", "core.fsync=committed", "-c", "gc.auto=0", "-c", "maintenance.
 _PLAINLY = ("-c", "trailer.separators=:", "-c", "core.commentChar=\x01")
 
 
-def find_commit(repo: str, *, key: str, **_: object) -> Verdict:
+def find_commit(repo: str, *, key: str, **_: object) -> Happened | Absent | Unknown:
     """The probe: Happened with its hash if a commit with the key's trailer is on any ref or in a reflog, else Absent.
 
     Unknown if the repository is not here or git cannot answer.
@@ -139,7 +139,7 @@ def _made_after_all(repo: str, key: str, ended: ProgramEnd) -> str:
             raise InDoubt(f"git said no, and cannot be asked: {verdict!r}", path="repo")
 
 
-def find_push(repo: str, remote: str, branch: str, sha: str) -> Verdict:
+def find_push(repo: str, remote: str, branch: str, sha: str) -> Happened | Absent | Unknown:
     """The probe: asks the remote. Happened if its branch is that commit or has it among its ancestors, Absent if not.
 
     Unknown if the remote does not answer. May fetch what the branch has now, without moving any ref.

@@ -36,7 +36,7 @@ from perdure.model.http_client import (
     origin_of,
 )
 from perdure.model.limits import KEY_MAX_CHARS, check_name
-from perdure.model.records.effects import Absent, Happened, Unknown, Verdict
+from perdure.model.records.effects import Absent, Happened, Unknown
 from perdure.model.values import encode
 from perdure.planes.reading.durations import Duration
 from perdure_agents.ready.checks import seconds, shortened
@@ -115,7 +115,7 @@ def http_probe(
     limit = seconds(timeout, TIMEOUT_MAX_SECONDS)
     _url(_HOLE.sub("x", url))
 
-    def probe(*, key: str = "", **args: Any) -> Verdict:
+    def probe(*, key: str = "", **args: Any) -> Happened | Absent | Unknown:
         hidden = {} if secrets is None else _headers(secrets(), "secrets", forbidden=_OURS)
         try:
             answer = _sent(_request("GET", _filled(url, {**args, "key": key}), None, None, None, hidden), limit)

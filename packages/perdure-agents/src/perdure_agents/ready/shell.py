@@ -26,7 +26,7 @@ from perdure.errors import Failed, InDoubt, Invalid, KeyReused, Unavailable
 from perdure.model import programs
 from perdure.model.ids import new_uid
 from perdure.model.limits import KEY_MAX_CHARS, check_name, check_text
-from perdure.model.records.effects import Absent, Happened, Unknown, Verdict
+from perdure.model.records.effects import Absent, Happened, Unknown
 from perdure.model.values import digest
 from perdure.planes.reading.durations import Duration
 from perdure_agents.ready import wrapper
@@ -67,7 +67,7 @@ def marker_folder(path: str | None = None) -> str:
 def find_marker(
     command: Command, *, key: str, cwd: str | None = None, env: Mapping[str, str] | None = None,
     ok: Sequence[int] = (0,), markers: str | None = None, **_: object,
-) -> Verdict:  # fmt: skip
+) -> Happened | Absent | Unknown:  # fmt: skip
     """The probe: no marker is Absent, a good end is Happened, begun and not ended is Unknown.
 
     A bad end is Absent too: a verdict has no better word for it, and the next call finds the marker and fails as the first
@@ -89,7 +89,7 @@ def find_marker(
     return _verdict(marker.ended, ok, running=running)
 
 
-def _verdict(ended: Mapping[str, Any] | None, ok: Sequence[int], *, running: bool) -> Verdict:
+def _verdict(ended: Mapping[str, Any] | None, ok: Sequence[int], *, running: bool) -> Happened | Absent | Unknown:
     if ended is None:
         return Unknown(
             "it is still running" if running else "it began, and its processes died before the end was recorded"
